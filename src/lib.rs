@@ -1,1 +1,4 @@
-//! x
+//! Static cost analysis of neural-network model files.
+
+pub mod frontend;
+pub mod ir;

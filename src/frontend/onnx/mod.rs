@@ -1,0 +1,5 @@
+//! ONNX.
+
+pub mod model;
+#[rustfmt::skip]
+pub(crate) mod proto;

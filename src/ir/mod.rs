@@ -1,0 +1,4 @@
+//! Intermediate representation.
+
+pub mod element_type;
+pub mod place;
