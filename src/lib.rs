@@ -1,4 +1,6 @@
 //! Static cost analysis of neural-network model files.
 
+pub mod diagnostics;
 pub mod frontend;
 pub mod ir;
+pub mod ops;

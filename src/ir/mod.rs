@@ -1,4 +1,7 @@
 //! Intermediate representation.
 
+pub mod dim;
 pub mod element_type;
+pub mod fact;
 pub mod place;
+pub mod shape;
