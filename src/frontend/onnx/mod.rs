@@ -1,5 +1,6 @@
 //! ONNX.
 
 pub mod model;
+mod payload;
 #[rustfmt::skip]
 pub(crate) mod proto;
