@@ -1,4 +1,6 @@
-//! Frontends: bytes to a model.
+//! Frontends: bytes of a file to the model that stands in it.
 
 pub mod onnx;
 pub mod onnx_text;
+pub mod sniff;
+pub mod source;

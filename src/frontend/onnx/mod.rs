@@ -1,6 +1,9 @@
-//! ONNX.
+//! ONNX: the model tree that both its frontends give, and the binary one.
 
+pub mod decode;
+pub mod external;
 pub mod model;
-mod payload;
+pub mod payload;
 #[rustfmt::skip]
 pub(crate) mod proto;
+mod wire;
