@@ -3,5 +3,6 @@
 pub mod dim;
 pub mod element_type;
 pub mod fact;
+pub mod graph;
 pub mod place;
 pub mod shape;

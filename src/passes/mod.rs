@@ -1,0 +1,4 @@
+//! Passes: functions from data to data, over whole graphs. What holds for one operator is in [`crate::ops`].
+
+pub mod payloads;
+pub mod resolve;
