@@ -467,6 +467,12 @@ impl<'a> Parser<'a> {
             }
         }
         let (domain, operator) = path.rsplit_once('.').unwrap_or(("", &path));
+        if operator.is_empty()
+            && path.ends_with('.')
+            && let Some(quoted) = self.quoted()?
+        {
+            return Ok((self.intern(domain), self.intern(&quoted)));
+        }
         if operator.is_empty() {
             return Err(self.expected("an operator"));
         }

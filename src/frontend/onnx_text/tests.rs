@@ -173,6 +173,7 @@ fn node_forms() {
     assert_eq!(strings(&nodes("y = Op (,)").remove(0).inputs), [""]);
     let node = nodes("y = pkg.torch.2.1.0 . Op (x)").remove(0);
     assert_eq!((&*node.domain, &*node.op_type), ("pkg.torch.2.1.0", "Op"));
+    assert_eq!(&*nodes("y = a.b.\"1 2\" (x)")[0].op_type, "1 2");
     let node = nodes("y = \"a/b\".\"O p\":\"o v\" (/l/conv.weight, 12, x::y)").remove(0);
     assert_eq!((&*node.domain, &*node.op_type, &*node.overload), ("a/b", "O p", "o v"));
     assert_eq!(strings(&node.inputs), ["/l/conv.weight", "12", "x::y"]);
@@ -189,7 +190,7 @@ fn attribute_values() {
     assert!(matches!(value(" = NaN"), V::Float(f) if f.is_nan()));
     assert!(matches!(value(" = -9223372036854775808"), V::Int(i64::MIN)));
     assert!(matches!(value(r#" = "a\"b\\c""#), V::String(s) if s == "a\"b\\c"));
-    assert!(matches!(value(" = hex\"ff00\""), V::String(s) if s == &b"\xff\x00"[..]));
+    assert!(matches!(value(" = hex\"ff00\""), V::String(s) if *s == b"\xff\x00"[..]));
     assert!(matches!(value(" = [1, -2]"), V::Ints(list) if list == [1, -2]));
     assert!(matches!(value(" = [1.5, 2]"), V::Floats(list) if list == [1.5, 2.0]));
     assert!(matches!(value(": floats = [1, 2.5]"), V::Floats(list) if list == [1.0, 2.5]));
@@ -415,7 +416,7 @@ proptest! {
 
     #[test]
     fn any_names_and_values_come_back(
-        names in prop::collection::vec("\\PC{0,12}|[a-z/.:#\"\\\\]{1,8}|float|seq|inf", 3),
+        names in prop::collection::vec("\\PC{0,12}|[a-z/.:#\"\\\\]{1,8}|[a-z1]{1,2}[.][a-z1]{1,2}|float|seq|inf", 3),
         floats in prop::collection::vec(any::<u32>().prop_map(f32::from_bits).prop_filter("payload", |f| !f.is_nan()), 0..5),
         ints in prop::collection::vec(any::<i64>(), 1..5),
         bytes in prop::collection::vec(any::<u8>(), 0..12),
@@ -429,7 +430,7 @@ proptest! {
         let reals = matches!(element, ElementType::Complex64 | ElementType::Complex128 | ElementType::Float | ElementType::Double);
         let data = if elements == 0 || reals { Payload::Missing } else { Payload::Raw(bytes[..size].to_vec().into()) };
         let node = NodeDef {
-            name: name(0), op_type: Name::from("Op"), domain: name(2), inputs: vec![name(0), name(1)],
+            name: name(0), op_type: name(0), domain: name(2), inputs: vec![name(0), name(1)],
             outputs: vec![name(2)], metadata: vec![(name(0), name(1))],
             attributes: vec![
                 attribute(AttributeValue::Floats(floats)), attribute(AttributeValue::Ints(ints)),
