@@ -95,6 +95,20 @@ impl TensorDef {
         }
     }
 
+    /// The elements little-endian and packed, whether they are stored so or in numeric fields. `None` for strings and
+    /// under the same terms as [`TensorDef::integers`].
+    #[must_use]
+    pub fn packed(&self, limit: usize) -> Option<Bytes> {
+        let element = self.element?;
+        let count = self.count_within(limit)?;
+        let bytes = match &self.data {
+            Payload::Raw(raw) => raw.clone(),
+            Payload::Fields(message) => pack_fields(element, numeric_fields(count, message)?)?.into(),
+            Payload::Missing | Payload::Strings(_) | Payload::External(_) => return None,
+        };
+        (self.stored_bytes()? == bytes.len() as u128).then_some(bytes)
+    }
+
     fn count_within(&self, limit: usize) -> Option<usize> {
         usize::try_from(self.element_count()?)
             .ok()
@@ -205,6 +219,31 @@ fn integers_of_fields(element: ElementType, count: usize, fields: &TensorValuesP
         }
         _ => None,
     }
+}
+
+/// As [`integers_of_fields`] on what each type is kept in. `None` for strings.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn pack_fields(element: ElementType, fields: TensorValuesProto) -> Option<Vec<u8>> {
+    use ElementType as E;
+    Some(match element {
+        E::Float | E::Complex64 => fields.float_data.into_iter().flat_map(f32::to_le_bytes).collect(),
+        E::Double | E::Complex128 => fields.double_data.into_iter().flat_map(f64::to_le_bytes).collect(),
+        E::Int64 => fields.int64_data.into_iter().flat_map(i64::to_le_bytes).collect(),
+        E::Uint64 => fields.uint64_data.into_iter().flat_map(u64::to_le_bytes).collect(),
+        E::Uint32 => fields
+            .uint64_data
+            .into_iter()
+            .flat_map(|v| (v as u32).to_le_bytes())
+            .collect(),
+        E::Int32 => fields.int32_data.into_iter().flat_map(i32::to_le_bytes).collect(),
+        E::String => return None,
+        _ if element.bits() == 16 => fields
+            .int32_data
+            .into_iter()
+            .flat_map(|v| (v as u16).to_le_bytes())
+            .collect(),
+        _ => fields.int32_data.into_iter().map(|v| v as u8).collect(),
+    })
 }
 
 fn reals_of_raw(element: ElementType, count: usize, raw: &[u8]) -> Option<Vec<f64>> {
@@ -347,6 +386,31 @@ mod tests {
         assert_eq!(
             tensor(ElementType::Int64, &[1], Payload::Fields(Bytes::from_static(b"\xff"))).integers(9),
             None
+        );
+    }
+
+    #[test]
+    fn packed() {
+        let of = |element, dims: &[i64], data| tensor(element, dims, data).packed(16).map(|bytes| bytes.to_vec());
+        let narrow = fields(TensorValuesProto {
+            int32_data: vec![-1, 5],
+            ..Default::default()
+        });
+        assert_eq!(of(ElementType::Int8, &[2], narrow.clone()), Some(vec![255, 5]));
+        assert_eq!(
+            of(ElementType::Float16, &[2], narrow.clone()),
+            Some(vec![255, 255, 5, 0])
+        );
+        assert_eq!(of(ElementType::Int4, &[3], narrow.clone()), Some(vec![255, 5]));
+        assert_eq!(of(ElementType::Int8, &[3], narrow), None);
+        assert_eq!(of(ElementType::Uint8, &[1], raw(&[9])), Some(vec![9]));
+        let complex = fields(TensorValuesProto {
+            float_data: vec![1.0, 2.0],
+            ..Default::default()
+        });
+        assert_eq!(
+            of(ElementType::Complex64, &[], complex).map(|bytes| bytes.len()),
+            Some(8)
         );
     }
 
