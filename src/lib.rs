@@ -4,3 +4,5 @@ pub mod diagnostics;
 pub mod frontend;
 pub mod ir;
 pub mod ops;
+pub mod passes;
+pub mod report;

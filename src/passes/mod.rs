@@ -1,4 +1,6 @@
 //! Passes: functions from data to data, over whole graphs. What holds for one operator is in [`crate::ops`].
 
+pub mod bind;
+pub mod infer;
 pub mod payloads;
 pub mod resolve;
