@@ -5,7 +5,10 @@
 //! To add one: a file here with a type that implements [`Operator`], and a line in [`table`].
 
 pub mod attributes;
+mod control_flow;
 pub mod cost;
+mod merge;
+mod sequence;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator};
+use super::{Fault, NodeView, Operator, control_flow, sequence};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -37,7 +37,23 @@ const fn onnx(
 }
 
 /// Every operator with a rule, sorted by domain and name.
-pub const ENTRIES: &[Entry] = &[];
+pub const ENTRIES: &[Entry] = &[
+    onnx("ConcatFromSequence", [1, 1], 1, sequence::sequence),
+    onnx("If", [1, 1], MANY, control_flow::if_then_else),
+    onnx("Loop", [0, MANY], MANY, control_flow::loop_body),
+    onnx("Optional", [0, 1], 1, sequence::optional),
+    onnx("OptionalGetElement", [1, 1], 1, sequence::optional),
+    onnx("OptionalHasElement", [0, 1], 1, sequence::optional),
+    onnx("Scan", [1, MANY], MANY, control_flow::scan),
+    onnx("SequenceAt", [2, 2], 1, sequence::sequence),
+    onnx("SequenceConstruct", [1, MANY], 1, sequence::sequence),
+    onnx("SequenceEmpty", [0, 0], 1, sequence::sequence),
+    onnx("SequenceErase", [1, 2], 1, sequence::sequence),
+    onnx("SequenceInsert", [2, 3], 1, sequence::sequence),
+    onnx("SequenceLength", [1, 1], 1, sequence::sequence),
+    onnx("SequenceMap", [1, MANY], MANY, control_flow::sequence_map),
+    onnx("SplitToSequence", [1, 2], 1, sequence::sequence),
+];
 
 /// The line for an operator. `ai.onnx` is the empty domain.
 #[must_use]
