@@ -1,5 +1,6 @@
 //! Static cost analysis of neural-network model files.
 
+pub mod analysis;
 pub mod diagnostics;
 pub mod frontend;
 pub mod ir;

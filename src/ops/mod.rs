@@ -104,6 +104,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
         Role::Data
     }
 
+    /// For a stored tensor that packs its weights (several in a byte): how many it holds.
+    fn stored_elements(&self, _input: usize) -> Option<Dim> {
+        None
+    }
+
     /// Whether the first output is the first input under another shape or name: nothing is moved.
     fn is_view(&self) -> bool {
         false

@@ -1,6 +1,8 @@
 //! Passes: functions from data to data, over whole graphs. What holds for one operator is in [`crate::ops`].
 
 pub mod bind;
+pub mod count;
 pub mod infer;
+pub mod parameters;
 pub mod payloads;
 pub mod resolve;

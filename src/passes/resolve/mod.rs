@@ -20,14 +20,14 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
 use crate::frontend::onnx::model::{AttributeDef, FunctionDef, GraphDef, Model, Name, SparseTensorDef, TensorDef};
 use crate::ir::graph::{Graph, GraphId, Holder, Origin, Program, Stored, StoredId, Tensor, TensorId};
-use crate::ir::place::{Place, PlaceData};
+use crate::ir::place::{Place, PlaceData, Places};
 
 /// Nodes that a program may have, functions inlined: a function can double the graph at every level.
 pub const NODE_BUDGET: usize = 1_000_000;
 
-/// Resolves a model.
+/// Resolves a model; its places are added to those that are given.
 #[must_use]
-pub fn resolve(model: &Model) -> (Program, Vec<Diagnostic>) {
+pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
     let opsets = Rc::new(header::read_imports(model, &mut diagnostics));
     let mut functions = HashMap::new();
@@ -37,7 +37,7 @@ pub fn resolve(model: &Model) -> (Program, Vec<Diagnostic>) {
     }
     let mut resolver = Resolver {
         functions,
-        program: Program::default(),
+        program: Program { places, ..Program::default() },
         diagnostics,
         keys: Keys::default(),
         captures: HashMap::new(),

@@ -1,0 +1,299 @@
+//! An analysis is made once from a file and asked many times: [`Analysis::at`] gives the figures for one set of values
+//! of the free dims, without parsing or inferring again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use petgraph::stable_graph::NodeIndex;
+
+use crate::frontend::onnx::model::Model;
+use crate::ir::dim::{Dim, Symbol, Tape};
+use crate::ir::graph::{GraphId, Node, Program};
+use crate::ops::Repeats;
+use crate::passes::bind::{Bindings, Bound, bind_inputs};
+use crate::passes::count::{Layer, count};
+use crate::passes::infer::{Inference, infer};
+use crate::passes::parameters::{Usage, classify};
+use crate::passes::resolve::resolve;
+use crate::diagnostics::Diagnostic;
+use crate::ir::place::Places;
+
+/// All that is known of a model before the free dims have values.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The graphs.
+    pub program: Program,
+    /// Inputs as they were bound.
+    pub bound: Bound,
+    /// Shapes, types and values.
+    pub inference: Inference,
+    /// What each stored tensor is.
+    pub usages: Vec<Usage>,
+    /// Layers with their costs as formulas.
+    pub layers: Vec<Layer>,
+    /// Findings of all passes, in the order of the passes.
+    pub diagnostics: Vec<Diagnostic>,
+    tape: Tape,
+}
+
+/// Figures of one layer for one set of values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerFigures {
+    /// Multiply-accumulate pairs, forward.
+    pub macs: Option<i128>,
+    /// Operations forward.
+    pub flops: Option<i128>,
+    /// Operations backward.
+    pub backward_flops: Option<i128>,
+    /// Bytes read and written forward.
+    pub bytes: Option<i128>,
+    /// How often the layer runs; `None` when not known.
+    pub repeats: Option<i128>,
+    /// Whether an upper bound stands for something that only a run knows.
+    pub at_bound: bool,
+}
+
+/// Figures of a whole model for one set of values.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// By layer, in the order of [`Analysis::layers`].
+    pub layers: Vec<LayerFigures>,
+    /// Sums over the layers whose figures are known.
+    pub total: LayerFigures,
+    /// Layers without known figures.
+    pub not_counted: usize,
+    /// Free symbols without a value that some figure depends on.
+    pub unbound: Vec<String>,
+    /// MACs as a formula in the free dims; `None` where it is too long or rests on what is not known.
+    pub macs_formula: Option<Dim>,
+}
+
+/// Figures of a layer on the tape.
+const SLOTS: usize = 4;
+
+impl Analysis {
+    /// Analyses a model. `frozen` says by key which layers are not trained.
+    #[must_use]
+    pub fn new(model: &Model, places: Places, bindings: &Bindings, frozen: &dyn Fn(&str) -> bool) -> Self {
+        let (mut program, mut diagnostics) = resolve(model, places);
+        let mut bound = bind_inputs(&mut program, bindings);
+        diagnostics.append(&mut bound.diagnostics);
+        let mut inference = infer(&program, &bound);
+        diagnostics.append(&mut inference.diagnostics);
+        let usages = classify(&program);
+        let frozen: HashSet<_> = program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
+        let layers = count(&program, &inference, &usages, &frozen);
+        let tape = compile(&layers);
+        Self { program, bound, inference, usages, layers, diagnostics, tape }
+    }
+
+    /// The node of a layer.
+    #[must_use]
+    pub fn node(&self, layer: &Layer) -> Option<&Node> {
+        self.program.graph(layer.graph)?.net.node_weight(layer.node)
+    }
+
+    /// Figures for these values of the free symbols.
+    #[must_use]
+    pub fn at(&self, values: &BTreeMap<String, i128>) -> Figures {
+        let lookup = |symbol: &Symbol| values.get(symbol.name()).copied();
+        let flat = self.tape.eval(&lookup);
+        let mut by_graph: HashMap<GraphId, Vec<usize>> = HashMap::new();
+        for (index, layer) in self.layers.iter().enumerate() {
+            by_graph.entry(layer.graph).or_default().push(index);
+        }
+        let mut summing = Summing { analysis: self, flat, by_graph, values, figures: vec![LayerFigures::default(); self.layers.len()] };
+        let sum = summing.graph(GraphId(0), &Times::ONCE);
+        let mut figures = Figures { layers: summing.figures, total: sum.total, not_counted: sum.not_counted, ..Figures::default() };
+        figures.macs_formula = sum.formula.filter(Dim::is_free);
+        if figures.not_counted > 0 {
+            figures.unbound = self.unbound(values);
+        }
+        figures
+    }
+
+    /// Free symbols that the cost of a layer depends on and that have no value.
+    fn unbound(&self, values: &BTreeMap<String, i128>) -> Vec<String> {
+        let mut names = Vec::new();
+        for cost in self.layers.iter().filter_map(|layer| layer.cost.as_ref()) {
+            for dim in [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written] {
+                let Some(dim) = dim.upper_bound() else { continue };
+                dim.for_each_symbol(&mut |symbol| {
+                    if !values.contains_key(symbol.name()) && !names.iter().any(|name| name == symbol.name()) {
+                        names.push(symbol.name().to_owned());
+                    }
+                });
+            }
+        }
+        names
+    }
+
+    /// Whether a layer is the first that reads a stored tensor, with the parameters of those it is first to read.
+    #[must_use]
+    pub fn first_parameters(&self) -> HashMap<(GraphId, NodeIndex), i128> {
+        use crate::passes::parameters::Kind;
+        let mut first = HashMap::new();
+        for usage in self.usages.iter().filter(|usage| matches!(usage.kind, Kind::Trainable | Kind::Statistic) && !usage.repeats) {
+            if let Some(reader) = usage.readers.first() {
+                *first.entry(*reader).or_insert(0) += usage.elements;
+            }
+        }
+        first
+    }
+}
+
+/// A dim at its upper bound in free symbols; what has none is a symbol that nobody can bind.
+fn at_bound(dim: &Dim) -> Dim {
+    if dim.is_free() { dim.clone() } else { dim.upper_bound().unwrap_or_else(|| dim.clone()) }
+}
+
+fn compile(layers: &[Layer]) -> Tape {
+    let mut dims = Vec::with_capacity(layers.len() * SLOTS);
+    for layer in layers {
+        match &layer.cost {
+            Some(cost) => {
+                let bytes = &cost.bytes_read + &cost.bytes_written;
+                dims.extend([&cost.macs, &cost.flops, &cost.backward_flops, &bytes].map(at_bound));
+            }
+            None => dims.extend([Dim::ZERO, Dim::ZERO, Dim::ZERO, Dim::ZERO]),
+        }
+    }
+    Tape::compile(&dims)
+}
+
+/// How often something runs, as a number and as a formula.
+#[derive(Clone)]
+struct Times {
+    number: Option<i128>,
+    formula: Dim,
+    at_bound: bool,
+}
+
+impl Times {
+    const ONCE: Self = Self { number: Some(1), formula: Dim::ONE, at_bound: false };
+}
+
+#[derive(Default)]
+struct Sum {
+    total: LayerFigures,
+    not_counted: usize,
+    formula: Option<Dim>,
+}
+
+struct Summing<'a> {
+    analysis: &'a Analysis,
+    flat: Vec<Option<i128>>,
+    by_graph: HashMap<GraphId, Vec<usize>>,
+    values: &'a BTreeMap<String, i128>,
+    figures: Vec<LayerFigures>,
+}
+
+impl Summing<'_> {
+    fn graph(&mut self, id: GraphId, times: &Times) -> Sum {
+        let zero = LayerFigures { macs: Some(0), flops: Some(0), backward_flops: Some(0), bytes: Some(0), repeats: times.number, at_bound: false };
+        let mut sum = Sum { total: zero, not_counted: 0, formula: Some(Dim::ZERO) };
+        let mut terms = Vec::new();
+        for index in self.by_graph.get(&id).cloned().unwrap_or_default() {
+            let Some(layer) = self.analysis.layers.get(index) else { continue };
+            let figures = self.layer(index, layer, times);
+            add(&mut sum, &figures);
+            if let Some(slot) = self.figures.get_mut(index) {
+                *slot = figures;
+            }
+            match &layer.cost {
+                Some(cost) if cost.macs != Dim::ZERO => terms.push(at_bound(&cost.macs) * &times.formula),
+                Some(_) => {}
+                None => sum.formula = None,
+            }
+            self.children(layer, times, &mut sum, &mut terms);
+        }
+        sum.formula = sum.formula.map(|_| terms.into_iter().sum());
+        sum
+    }
+
+    fn children(&mut self, layer: &Layer, times: &Times, sum: &mut Sum, terms: &mut Vec<Dim>) {
+        let mut branches = Vec::new();
+        for (child, repeats) in &layer.children {
+            if *repeats == Repeats::Branch {
+                branches.push(*child);
+                continue;
+            }
+            let inner = self.times(repeats, times);
+            let part = self.graph(*child, &inner);
+            merge(sum, part, terms);
+        }
+        if branches.is_empty() {
+            return;
+        }
+        // One branch runs; the dearer one counts, the other is listed at zero runs.
+        let bound = Times { at_bound: true, ..times.clone() };
+        let parts: Vec<_> = branches.iter().map(|&child| (child, self.graph(child, &bound))).collect();
+        let weight = |sum: &Sum| (sum.not_counted > 0, sum.total.macs, sum.total.flops, sum.total.bytes);
+        let dearest = parts.iter().enumerate().max_by_key(|(place, (_, part))| (weight(part), std::cmp::Reverse(*place))).map(|(place, _)| place);
+        for (place, (child, part)) in parts.into_iter().enumerate() {
+            if Some(place) == dearest {
+                merge(sum, part, terms);
+            } else {
+                self.graph(child, &Times { number: Some(0), formula: Dim::ZERO, at_bound: true });
+            }
+        }
+    }
+
+    fn times(&self, repeats: &Repeats, outer: &Times) -> Times {
+        let lookup = |symbol: &Symbol| self.values.get(symbol.name()).copied();
+        let (formula, bound) = match repeats {
+            Repeats::Branch => (Some(Dim::ONE), true),
+            Repeats::Exactly(rounds) => (Some(at_bound(rounds)), !rounds.is_free()),
+            Repeats::AtMost(rounds) => (Some(at_bound(rounds)), true),
+            Repeats::Unknown => (None, true),
+        };
+        let number = formula.as_ref().and_then(|formula| formula.eval(&lookup)).zip(outer.number).map(|(inner, outer)| inner.saturating_mul(outer));
+        Times { number, formula: formula.unwrap_or(Dim::ONE) * &outer.formula, at_bound: outer.at_bound || bound }
+    }
+
+    fn layer(&self, index: usize, layer: &Layer, times: &Times) -> LayerFigures {
+        let Some(cost) = &layer.cost else {
+            return LayerFigures { repeats: times.number, at_bound: times.at_bound, ..LayerFigures::default() };
+        };
+        let slot = |offset: usize| {
+            let one = self.flat.get(index * SLOTS + offset).copied().flatten()?;
+            Some(one.saturating_mul(times.number?))
+        };
+        let free = [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written].iter().all(|dim| dim.is_free());
+        LayerFigures {
+            macs: slot(0),
+            flops: slot(1),
+            backward_flops: slot(2),
+            bytes: slot(3),
+            repeats: times.number,
+            at_bound: times.at_bound || !free,
+        }
+    }
+}
+
+fn add(sum: &mut Sum, figures: &LayerFigures) {
+    let known = figures.macs.is_some() && figures.flops.is_some() && figures.bytes.is_some();
+    if !known {
+        sum.not_counted += 1;
+    }
+    let join = |total: &mut Option<i128>, part: Option<i128>| {
+        if let (Some(total), Some(part)) = (total, part) {
+            *total = total.saturating_add(part);
+        }
+    };
+    join(&mut sum.total.macs, figures.macs);
+    join(&mut sum.total.flops, figures.flops);
+    join(&mut sum.total.backward_flops, figures.backward_flops);
+    join(&mut sum.total.bytes, figures.bytes);
+    sum.total.at_bound |= figures.at_bound;
+}
+
+fn merge(sum: &mut Sum, part: Sum, terms: &mut Vec<Dim>) {
+    let not_counted = sum.not_counted;
+    let known = LayerFigures { repeats: None, ..part.total };
+    add(sum, &known);
+    sum.not_counted = not_counted + part.not_counted;
+    match part.formula {
+        Some(formula) => terms.push(formula),
+        None => sum.formula = None,
+    }
+}

@@ -1,0 +1,133 @@
+//! What each stored tensor is: a trained weight, a running statistic, a table that is neither, or a setting.
+
+use std::collections::HashSet;
+
+use petgraph::stable_graph::NodeIndex;
+
+use crate::frontend::onnx::model::Payload;
+use crate::ir::element_type::ElementType;
+use crate::ir::graph::{GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
+use crate::ops::Role;
+
+/// What a stored tensor is to training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A weight that training changes.
+    Trainable,
+    /// Running statistics.
+    Statistic,
+    /// A table of floats that is neither.
+    Constant,
+    /// Integers that feed shapes and indices, text, and tensors that nothing reads.
+    Other,
+}
+
+/// A stored tensor as the graph uses it.
+#[derive(Clone, Debug)]
+pub struct Usage {
+    /// What it is.
+    pub kind: Kind,
+    /// Parameters that it holds (packed ones unpacked).
+    pub elements: i128,
+    /// Bytes that it takes in the file.
+    pub bytes: i128,
+    /// Nodes that read it, in running order.
+    pub readers: Vec<(GraphId, NodeIndex)>,
+    /// The same payload is stored under another name that came first.
+    pub repeats: bool,
+}
+
+/// Classifies every stored tensor, by [`StoredId`].
+#[must_use]
+pub fn classify(program: &Program) -> Vec<Usage> {
+    let mut uses: Vec<Vec<(GraphId, NodeIndex, Role, &Node, usize)>> = vec![Vec::new(); program.stored.len()];
+    for (graph, index, node) in program.nodes() {
+        for (input, tensor) in node.inputs.iter().enumerate() {
+            let Some(StoredId(stored)) = tensor.and_then(|tensor| stored_of(program, tensor)) else { continue };
+            let role = node.operator.as_ref().map_or(Role::Data, |operator| operator.role(input));
+            if let Some(uses) = uses.get_mut(stored as usize) {
+                uses.push((graph, index, role, node, input));
+            }
+        }
+    }
+    let mut seen = HashSet::new();
+    program
+        .stored
+        .iter()
+        .zip(uses)
+        .map(|(stored, uses)| {
+            let kind = kind_of(program, stored, &uses);
+            let packed = uses.iter().find_map(|(_, _, _, node, input)| node.operator.as_ref().and_then(|operator| operator.stored_elements(*input)));
+            let count = i128::try_from(stored.def.element_count().unwrap_or(0)).unwrap_or(i128::MAX);
+            let elements = packed.and_then(|dim| dim.as_const()).unwrap_or(count);
+            let bytes = i128::try_from(stored.def.stored_bytes().unwrap_or(0)).unwrap_or(i128::MAX);
+            let repeats = external_range(stored).is_some_and(|range| !seen.insert(range));
+            Usage { kind, elements, bytes, readers: uses.iter().map(|(graph, index, ..)| (*graph, *index)).collect(), repeats }
+        })
+        .collect()
+}
+
+fn stored_of(program: &Program, tensor: TensorId) -> Option<StoredId> {
+    match program.tensor(tensor)?.origin {
+        Origin::Stored(stored) => Some(stored),
+        _ => None,
+    }
+}
+
+/// Location and offset of external data: two names for one range are one weight.
+fn external_range(stored: &Stored) -> Option<(String, String)> {
+    match &stored.def.data {
+        Payload::External(data) => Some((data.get("location")?.to_owned(), data.get("offset").unwrap_or("0").to_owned())),
+        _ => None,
+    }
+}
+
+type Use<'a> = (GraphId, NodeIndex, Role, &'a Node, usize);
+
+fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>]) -> Kind {
+    let Some(element) = stored.element() else { return Kind::Other };
+    let real = element.is_real() || element.is_complex();
+    let quantised = element.is_integer() && element.bits() <= 8;
+    let bias = element == ElementType::Int32;
+    if !(real || quantised || bias) || uses.is_empty() {
+        return Kind::Other;
+    }
+    let otherwise = if real { Kind::Constant } else { Kind::Other };
+    if uses.iter().any(|(_, _, role, ..)| *role == Role::Statistic) {
+        return Kind::Statistic;
+    }
+    let is_weight = uses.iter().any(|(_, _, role, node, _)| match role {
+        Role::Weight if real => true,
+        // Tables of indices are looked up too; only quantised weights are parameters.
+        Role::Weight => quantised && !node.op.starts_with("Gather") || bias && multiplies_integers(&node.op),
+        Role::Data => {
+            let dequantised = &*node.op == "DequantizeLinear";
+            if real { is_stored_weight(program, stored) } else { dequantised && (quantised || bias) }
+        }
+        Role::Statistic | Role::Setting => false,
+    });
+    if is_weight { Kind::Trainable } else { otherwise }
+}
+
+/// Operators whose 32-bit integers are biases.
+fn multiplies_integers(op: &str) -> bool {
+    ["QLinear", "QGemm", "ConvInteger", "MatMulInteger"].iter().any(|name| op.contains(name))
+}
+
+/// Whether a float tensor that takes part in arithmetic is a weight rather than a number of the code that was
+/// exported: exporters write such numbers as `Constant` nodes, or as one-element initializers with a made-up name.
+fn is_stored_weight(program: &Program, stored: &Stored) -> bool {
+    if stored.holder == Holder::Constant {
+        return false;
+    }
+    let single = stored.def.element_count() == Some(1);
+    let name = program.tensor(stored.tensor).map_or("", |tensor| &tensor.name);
+    !(single && is_made_up(name))
+}
+
+/// A name that an exporter made up: without a module path, or ending in a running number.
+fn is_made_up(name: &str) -> bool {
+    let plain = name.rsplit_once("::").map_or(name, |(_, plain)| plain);
+    let numbered = plain.rsplit_once('_').is_some_and(|(_, tail)| !tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit()));
+    name.contains("::") || numbered || !plain.contains(['.', '/']) || plain.bytes().all(|byte| byte.is_ascii_digit())
+}
