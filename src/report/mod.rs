@@ -2,6 +2,8 @@
 //!
 //! A number that is not known is `None` (`null`), never 0; what does not apply is 0.
 
+pub mod schema;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
