@@ -28,6 +28,8 @@ pub struct Analysis {
     pub inference: Inference,
     /// What each stored tensor is.
     pub usages: Vec<Usage>,
+    /// Layers that are not trained.
+    pub frozen: HashSet<(GraphId, NodeIndex)>,
     /// Layers with their costs as formulas.
     pub layers: Vec<Layer>,
     /// Findings of all passes, in the order of the passes.
@@ -83,7 +85,7 @@ impl Analysis {
         let frozen: HashSet<_> = program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
         let layers = count(&program, &inference, &usages, &frozen);
         let tape = compile(&layers);
-        Self { program, bound, inference, usages, layers, diagnostics, tape }
+        Self { program, bound, inference, usages, frozen, layers, diagnostics, tape }
     }
 
     /// The node of a layer.
@@ -106,25 +108,42 @@ impl Analysis {
         let mut figures = Figures { layers: summing.figures, total: sum.total, not_counted: sum.not_counted, ..Figures::default() };
         figures.macs_formula = sum.formula.filter(Dim::is_free);
         if figures.not_counted > 0 {
-            figures.unbound = self.unbound(values);
+            self.find_unbound(values, &mut figures);
         }
         figures
     }
 
-    /// Free symbols that the cost of a layer depends on and that have no value.
-    fn unbound(&self, values: &BTreeMap<String, i128>) -> Vec<String> {
-        let mut names = Vec::new();
-        for cost in self.layers.iter().filter_map(|layer| layer.cost.as_ref()) {
-            for dim in [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written] {
-                let Some(dim) = dim.upper_bound() else { continue };
-                dim.for_each_symbol(&mut |symbol| {
-                    if !values.contains_key(symbol.name()) && !names.iter().any(|name| name == symbol.name()) {
+    /// Names the free symbols without a value that some figure depends on; totals that need one are not known.
+    fn find_unbound(&self, values: &BTreeMap<String, i128>, figures: &mut Figures) {
+        let mut names: Vec<String> = Vec::new();
+        let mut depends = |dim: &Dim| {
+            let Some(dim) = dim.upper_bound() else { return false };
+            let mut found = false;
+            dim.for_each_symbol(&mut |symbol| {
+                if !values.contains_key(symbol.name()) {
+                    found = true;
+                    if !names.iter().any(|name| name == symbol.name()) {
                         names.push(symbol.name().to_owned());
                     }
-                });
+                }
+            });
+            found
+        };
+        for cost in self.layers.iter().filter_map(|layer| layer.cost.as_ref()) {
+            if depends(&cost.macs) {
+                figures.total.macs = None;
+            }
+            if depends(&cost.flops) {
+                figures.total.flops = None;
+            }
+            if depends(&cost.backward_flops) {
+                figures.total.backward_flops = None;
+            }
+            if depends(&cost.bytes_read) || depends(&cost.bytes_written) {
+                figures.total.bytes = None;
             }
         }
-        names
+        figures.unbound = names;
     }
 
     /// Whether a layer is the first that reads a stored tensor, with the parameters of those it is first to read.

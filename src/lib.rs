@@ -1,9 +1,16 @@
 //! Static cost analysis of neural-network model files.
 
 pub mod analysis;
+pub mod assume;
+pub mod cli;
+pub mod config;
 pub mod diagnostics;
+pub mod engine;
 pub mod frontend;
 pub mod ir;
 pub mod ops;
+pub mod options;
 pub mod passes;
+pub mod render;
 pub mod report;
+pub mod walk;

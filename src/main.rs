@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `dlcost`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dlcost::cli::main()
+}

@@ -52,6 +52,11 @@ impl Places {
         Place(id)
     }
 
+    /// Every place.
+    pub fn iter(&self) -> impl Iterator<Item = &PlaceData> {
+        self.data.iter()
+    }
+
     /// What the place says.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<&PlaceData> {

@@ -6,3 +6,4 @@ pub mod infer;
 pub mod parameters;
 pub mod payloads;
 pub mod resolve;
+pub mod review;

@@ -2,6 +2,11 @@
 //!
 //! A number that is not known is `None` (`null`), never 0; what does not apply is 0.
 
+pub(crate) mod build;
+mod locate;
+pub mod schema;
+pub mod stages;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;

@@ -1,0 +1,92 @@
+//! Values for free dims that nobody bound. They are assumptions: the report lists each with the option that changes it.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Mode;
+use crate::ir::dim::{Dim, Symbol};
+use crate::ir::element_type::ElementType;
+use crate::ir::fact::TensorFact;
+use crate::passes::bind::{Bound, is_past};
+use crate::report::Assumption;
+
+/// Samples in training and in inference.
+const BATCH: [i128; 2] = [32, 1];
+
+/// Length of sequences.
+const SEQUENCE: i128 = 128;
+
+/// Height and width of images.
+const IMAGE: i128 = 224;
+
+/// Values of the free dims, and what was assumed for them.
+#[derive(Clone, Debug, Default)]
+pub struct Assumed {
+    /// By symbol; symbols for which nothing sensible can be assumed are missing.
+    pub values: BTreeMap<String, i128>,
+    /// What was assumed.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// Assumes values for the free dims that are left.
+#[must_use]
+pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
+    let mut assumed = Assumed::default();
+    let decodes = is_decoder(bound);
+    for symbol in &bound.free {
+        let name = symbol.name();
+        let is_batch = bound.batch.as_deref() == Some(name);
+        let guess = if is_batch {
+            let value = if mode == Mode::Train { BATCH[0] } else { BATCH[1] };
+            let why = if mode == Mode::Train { "usual for training" } else { "usual for inference" };
+            Some((value, why))
+        } else if is_past(name) {
+            if decodes { Some((SEQUENCE, "tokens in the cache before this step")) } else { Some((0, "the first step: no cache yet")) }
+        } else if is_image_size(symbol, bound) {
+            Some((IMAGE, "usual for images"))
+        } else if is_sequence(name) {
+            Some((SEQUENCE, "usual for sequences"))
+        } else {
+            None
+        };
+        if let Some((value, why)) = guess {
+            let key = if is_batch { "batch".to_owned() } else { format!("dim {name}") };
+            assumed.values.insert(name.to_owned(), value);
+            assumed.assumptions.push(Assumption { key, value: value.to_string(), why: why.to_owned() });
+        }
+    }
+    assumed
+}
+
+/// A file for single steps: a cache of free length beside one fixed new token.
+fn is_decoder(bound: &Bound) -> bool {
+    let integer = |tensor: &TensorFact| tensor.element.is_some_and(ElementType::is_integer);
+    bound.facts.iter().filter_map(|(_, fact)| fact.as_tensor()).any(|tensor| {
+        let dims = tensor.shape.as_ref().map_or(&[][..], |shape| shape.dims());
+        integer(tensor) && dims.len() == 2 && dims.get(1).and_then(Dim::as_const) == Some(1)
+    })
+}
+
+fn is_sequence(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["seq", "length", "len", "token", "time", "frame", "step"].iter().any(|word| name.contains(word)) || matches!(&*name, "t" | "s" | "l")
+}
+
+/// Height or width by name, or the last two dims of a float input of rank four with a number of channels.
+fn is_image_size(symbol: &Symbol, bound: &Bound) -> bool {
+    let name = symbol.name().to_lowercase();
+    let named = matches!(&*name, "h" | "w") || ["height", "width"].iter().any(|word| name.contains(word));
+    bound.facts.iter().filter_map(|(_, fact)| fact.as_tensor()).any(|tensor| {
+        let dims = tensor.shape.as_ref().map_or(&[][..], |shape| shape.dims());
+        let real = tensor.element.is_none_or(ElementType::is_real);
+        if !real || dims.len() != 4 {
+            return false;
+        }
+        let holds = dims.iter().any(|dim| dim.contains_symbol(symbol));
+        // A dim without a name is `INPUT.AXIS`.
+        let unnamed = [2, 3].iter().any(|&axis| {
+            symbol.name().ends_with(&format!(".{axis}")) && dims.get(axis).and_then(Dim::as_symbol) == Some(symbol)
+        });
+        let channels = dims.get(1).and_then(Dim::as_const).is_some_and(|channels| channels <= 4);
+        holds && (named || (unnamed && channels))
+    })
+}

@@ -1,0 +1,128 @@
+//! `dlcost check`: reports on model files. Gathers options, files and configurations, lets the engine work, writes.
+
+mod arguments;
+mod plan;
+mod progress;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) use arguments::{Arguments, levels};
+
+use super::{COULD_NOT, Failure, jobs, output, terminal};
+use crate::diagnostics::Level;
+use crate::engine::{self, LevelRule, Stage};
+use crate::options::{Emit, Format};
+use crate::render::{self, Style};
+use crate::report::{Model, Program, Report, SCHEMA, Summary};
+use plan::{Job, Plan};
+
+/// What came out for one file.
+#[derive(Default)]
+struct Outcome {
+    models: Vec<Model>,
+    /// Output of `--emit`.
+    emitted: String,
+    /// Why the file could not be read.
+    problem: Option<String>,
+}
+
+pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(&arguments, levels)?;
+    let mut problems = plan.problems.clone();
+    let mut report = Report {
+        schema: SCHEMA.to_owned(),
+        dlcost: Program { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: None },
+        models: Vec::new(),
+        summary: Summary::default(),
+    };
+    let mut emitted = String::new();
+    let mut progress = progress::Progress::new(plan.jobs.len(), plan.quiet);
+    let results = jobs::map_in_order(&plan.jobs, plan.threads, |job| check(job, plan.emit), |done| progress.show(done));
+    progress.finish();
+    for (job, result) in plan.jobs.iter().zip(results) {
+        match result {
+            Ok(outcome) => {
+                report.summary.files += usize::from(!outcome.models.is_empty());
+                report.models.extend(outcome.models);
+                emitted.push_str(&outcome.emitted);
+                problems.extend(outcome.problem);
+            }
+            Err(panic) => problems.push(panic.describe(&job.shown)),
+        }
+    }
+    count(&mut report);
+    for problem in &problems {
+        output::note(problem);
+    }
+    let style = arguments.output.as_ref().map_or_else(|| terminal::of_stdout(plan.color), |_| terminal::of_file(plan.color));
+    if plan.emit == Emit::Report {
+        write(arguments.output.as_deref(), |out| match plan.format {
+            // A run in which nothing could be read has said so already.
+            Format::Human if report.models.is_empty() && !problems.is_empty() => Ok(()),
+            Format::Human => render::human::write(&report, plan.top, style, out),
+            Format::Concise => render::concise::write(&report, out),
+            Format::Json => render::json::write(&report, out),
+        })?;
+    } else {
+        write(arguments.output.as_deref(), |out| out.write_all(emitted.as_bytes()))?;
+        diagnostics_to_stderr(&report, terminal::of_stderr(plan.color));
+    }
+    Ok(if !problems.is_empty() {
+        ExitCode::from(COULD_NOT)
+    } else if report.summary.errors > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Checks one file for each of its targets.
+fn check(job: &Job, emit: Emit) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (index, options) in job.targets.iter().enumerate() {
+        let result = match emit {
+            Emit::Report => engine::check(&job.input, &job.shown, options).map(|model| (String::new(), model)),
+            Emit::Graph => engine::emit(&job.input, &job.shown, options, Stage::Graph),
+            Emit::Shapes => engine::emit(&job.input, &job.shown, options, Stage::Shapes),
+        };
+        match result {
+            Ok((text, mut model)) => {
+                model.target_index = index;
+                outcome.emitted.push_str(&text);
+                outcome.models.push(model);
+            }
+            Err(unreadable) => {
+                outcome.problem = Some(format!("error: cannot read {unreadable}"));
+                break;
+            }
+        }
+    }
+    outcome
+}
+
+/// Counts the diagnostics by level.
+fn count(report: &mut Report) {
+    for finding in report.models.iter().flat_map(|model| &model.diagnostics) {
+        match finding.level {
+            Level::Error => report.summary.errors += 1,
+            Level::Warning => report.summary.warnings += 1,
+            Level::Note => report.summary.notes += 1,
+        }
+    }
+}
+
+fn write(
+    path: Option<&Path>,
+    write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    match path {
+        Some(path) if path != Path::new("-") => output::to_file(path, write),
+        _ => output::to_stdout(write),
+    }
+}
+
+fn diagnostics_to_stderr(report: &Report, style: Style) {
+    // Where standard error is closed nobody misses them.
+    let _ = render::human::write_diagnostics(report, style, &mut std::io::stderr().lock());
+}

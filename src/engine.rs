@@ -1,0 +1,192 @@
+//! The engine: a file and options in, the report of one model out.
+
+use std::path::PathBuf;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::analysis::Analysis;
+use crate::diagnostics::{Diagnostic, Level};
+use crate::frontend::onnx::external::ExternalFiles;
+use crate::frontend::onnx::model::Model;
+use crate::frontend::sniff::Format;
+use crate::frontend::source::Source;
+use crate::frontend;
+use crate::ir::place::Places;
+use crate::passes::bind::Bindings;
+use crate::passes::payloads::check_payloads;
+use crate::report;
+
+/// What a check is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct CheckOptions {
+    /// Training or inference.
+    pub mode: Mode,
+    /// Whether nobody asked for the mode.
+    pub mode_is_assumed: bool,
+    /// Samples per replica.
+    pub batch: Option<u64>,
+    /// Values of free dims: name and expression.
+    pub dims: Vec<(String, String)>,
+    /// Shapes of inputs: name and dims, each a number or a dim expression.
+    pub input_shapes: Vec<(String, Vec<String>)>,
+    /// Values of integer inputs, flattened.
+    pub inputs: Vec<(String, Vec<i64>)>,
+    /// Globs over the keys of layers that are not trained.
+    pub frozen: Vec<String>,
+    /// Whether the report lists every tensor.
+    pub tensors: bool,
+    /// Levels of diagnostics; a later rule beats an earlier one.
+    pub levels: Vec<LevelRule>,
+}
+
+/// Training or inference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Forward and backward pass.
+    #[default]
+    Train,
+    /// Forward pass only.
+    Infer,
+}
+
+/// Sets the level of the diagnostics that a selector names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelRule {
+    /// A selector as [`crate::diagnostics::selector`] defines it.
+    pub selector: String,
+    /// The level; `None` leaves the diagnostics out.
+    pub level: Option<Level>,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file.
+    Path(PathBuf),
+    /// The bytes of standard input.
+    Stdin(Vec<u8>),
+}
+
+/// Where `--emit` stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The resolved graph.
+    Graph,
+    /// The graph with a type at every tensor.
+    Shapes,
+    /// The report.
+    Report,
+}
+
+/// A path that cannot be read at all.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct Unreadable {
+    /// The path as it was given.
+    pub path: String,
+    /// What the system says.
+    pub reason: String,
+}
+
+/// Checks one model.
+///
+/// # Errors
+/// When the file cannot be read. Bad content is a diagnostic of the report instead.
+pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<report::Model, Unreadable> {
+    let source = open(input, shown_path)?;
+    Ok(report::build::model(&Checked::new(&source, options), &source, shown_path, options))
+}
+
+/// The text of a stage, with the report that its diagnostics stand in.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn emit(input: &Input, shown_path: &str, options: &CheckOptions, stage: Stage) -> Result<(String, report::Model), Unreadable> {
+    let source = open(input, shown_path)?;
+    let checked = Checked::new(&source, options);
+    let text = match (&checked.analysis, stage) {
+        (Some(analysis), Stage::Graph) => report::stages::graph(analysis),
+        (Some(analysis), Stage::Shapes) => report::stages::shapes(analysis),
+        (None, _) | (_, Stage::Report) => String::new(),
+    };
+    Ok((text, report::build::model(&checked, &source, shown_path, options)))
+}
+
+fn open(input: &Input, shown_path: &str) -> Result<Source, Unreadable> {
+    match input {
+        Input::Stdin(bytes) => Ok(Source::from_stdin(bytes.clone())),
+        Input::Path(path) => {
+            Source::open(path).map_err(|error| Unreadable { path: shown_path.to_owned(), reason: error.to_string() })
+        }
+    }
+}
+
+/// A file after all passes.
+pub(crate) struct Checked {
+    pub(crate) format: Option<Format>,
+    /// Names and versions of the file; `None` when nothing could be read.
+    pub(crate) header: Option<Header>,
+    pub(crate) analysis: Option<Analysis>,
+    /// Places, where there is no analysis to hold them.
+    pub(crate) places: Places,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// What the head of a file says.
+pub(crate) struct Header {
+    pub(crate) name: String,
+    pub(crate) producer_name: String,
+    pub(crate) producer_version: String,
+    pub(crate) ir_version: Option<i64>,
+    pub(crate) opsets: Vec<(String, i64)>,
+}
+
+impl Checked {
+    fn new(source: &Source, options: &CheckOptions) -> Self {
+        let mut places = Places::default();
+        let loaded = frontend::load(source, &mut places);
+        let mut diagnostics = loaded.diagnostics;
+        let Some(mut model) = loaded.model else {
+            return Self { format: loaded.format, header: None, analysis: None, places, diagnostics };
+        };
+        let mut files = ExternalFiles::new(source.folder.clone());
+        diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
+        let header = Header::of(&model);
+        let bindings = Bindings {
+            batch: options.batch,
+            dims: options.dims.clone(),
+            input_shapes: options.input_shapes.clone(),
+            inputs: options.inputs.clone(),
+        };
+        let frozen = globs(&options.frozen);
+        let mut analysis = Analysis::new(&model, places, &bindings, &|key| frozen.is_match(key));
+        diagnostics.append(&mut analysis.diagnostics);
+        Self { format: loaded.format, header: Some(header), analysis: Some(analysis), places: Places::default(), diagnostics }
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        self.analysis.as_ref().map_or(&self.places, |analysis| &analysis.program.places)
+    }
+}
+
+impl Header {
+    fn of(model: &Model) -> Self {
+        let domain = |domain: &str| if domain.is_empty() { "ai.onnx".to_owned() } else { domain.to_owned() };
+        Self {
+            name: model.graph.name.to_string(),
+            producer_name: model.producer_name.clone(),
+            producer_version: model.producer_version.clone(),
+            ir_version: model.ir_version,
+            opsets: model.opset_imports.iter().map(|import| (domain(&import.domain), import.version)).collect(),
+        }
+    }
+}
+
+/// One matcher for all globs; the command line has checked each of them.
+fn globs(patterns: &[String]) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    for glob in patterns.iter().filter_map(|pattern| Glob::new(pattern).ok()) {
+        set.add(glob);
+    }
+    set.build().unwrap_or_else(|_| GlobSet::empty())
+}

@@ -1,0 +1,73 @@
+//! One line for each model and one for each diagnostic, for `grep` and for editors.
+
+use std::io::{self, Write};
+
+use super::human::{Totals, mode_word};
+use super::text::printable;
+use super::units::{count, plural};
+use super::Style;
+use crate::report::{Finding, Location, Model, Report};
+
+/// Writes the report.
+///
+/// # Errors
+/// Writing fails.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for model in &report.models {
+        writeln!(out, "{}: {}", printable(&model.path), summary(model))?;
+        for finding in &model.diagnostics {
+            writeln!(out, "{}", line(finding, &model.path))?;
+        }
+    }
+    Ok(())
+}
+
+/// What one line says about a model.
+fn summary(model: &Model) -> String {
+    let Some(graph) = &model.graph else {
+        return "no model that can be read".to_owned();
+    };
+    let totals = Totals::of(model, graph, Style::PLAIN);
+    let mut parts = vec![
+        totals.format.clone(),
+        plural(graph.nodes, "node"),
+        format!("{} parameters", count(graph.parameters.total)),
+    ];
+    parts.extend(totals.macs());
+    parts.push(mode_word(&model.target.mode).to_owned());
+    let assumed: Vec<String> = model
+        .assumptions
+        .iter()
+        .map(|assumption| format!("{} {}", printable(&assumption.key), printable(&assumption.value)))
+        .collect();
+    if !assumed.is_empty() {
+        parts.push(format!("assumed {}", assumed.join(" and ")));
+    }
+    parts.join(", ")
+}
+
+/// One diagnostic: `model.onnxtxt:7: error DL0204 undefined-tensor: message (graph main, node fc)`.
+fn line(finding: &Finding, path: &str) -> String {
+    let place = finding.places.first();
+    let file = place.map_or(path, |place| place.file.as_str());
+    let at = place.and_then(|place| place.line).map_or_else(String::new, |line| format!("{line}:"));
+    let inside = place.map(inside).filter(|text| !text.is_empty()).map_or_else(String::new, |text| format!(" ({text})"));
+    format!(
+        "{}:{at} {} {} {}: {}{inside}",
+        printable(file),
+        finding.level,
+        finding.code,
+        finding.name,
+        printable(&finding.message),
+    )
+}
+
+/// Graph, node and tensor of a place.
+pub(super) fn inside(place: &Location) -> String {
+    let parts = [("graph", &place.graph), ("node", &place.node), ("tensor", &place.tensor)];
+    let named = parts.iter().filter_map(|(kind, name)| {
+        let name = name.as_deref().filter(|name| !name.is_empty())?;
+        Some(format!("{kind} {}", printable(name)))
+    });
+    named.collect::<Vec<_>>().join(", ")
+}

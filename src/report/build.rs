@@ -1,0 +1,269 @@
+//! Assembles the report of one model from what the passes found.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::locate::Locator;
+use super::stages::fact_text;
+use super::{Assumption, Coverage, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target, TensorType};
+use crate::analysis::{Analysis, Figures, LayerFigures};
+use crate::assume::{Assumed, assume};
+use crate::diagnostics::{Code, Diagnostic, Level, selector};
+use crate::engine::{CheckOptions, Checked, Mode};
+use crate::frontend::source::Source;
+use crate::ir::dim::Dim;
+use crate::ir::fact::Fact;
+use crate::ir::graph::{GraphId, Origin, TensorId};
+use crate::ir::shape::Shape;
+use crate::passes::parameters::Kind;
+use crate::passes::review::review;
+
+/// Findings of one code that are listed; more are counted.
+const LISTED: usize = 100;
+
+/// Findings of one file that get an excerpt.
+const EXCERPTS: usize = 50;
+
+/// The report of one model.
+pub(crate) fn model(checked: &Checked, source: &Source, path: &str, options: &CheckOptions) -> Model {
+    let mut model = Model {
+        path: path.to_owned(),
+        format: checked.format.map(|format| format.name().to_owned()),
+        target: Target { mode: mode_name(options.mode).to_owned(), ..Target::default() },
+        ..Model::default()
+    };
+    if let Some(header) = &checked.header {
+        model.name.clone_from(&header.name);
+        model.producer = Producer {
+            name: header.producer_name.clone(),
+            version: header.producer_version.clone(),
+            ir_version: header.ir_version,
+            opsets: header.opsets.iter().cloned().collect(),
+        };
+    }
+    let mut locator = Locator::new(path, source, checked.places(), checked.format);
+    let mut diagnostics = checked.diagnostics.clone();
+    if let Some(analysis) = &checked.analysis {
+        let assumed = assume(&analysis.bound, options.mode);
+        let figures = analysis.at(&assumed.values);
+        diagnostics.extend(review(analysis, &figures));
+        if analysis.bound.rebound.is_some() {
+            name_baked_in_batch(&mut diagnostics);
+        }
+        fill(&mut model, analysis, &figures, assumed, options, &locator);
+    }
+    model.diagnostics = findings(diagnostics, options, &mut locator);
+    model
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Train => "train",
+        Mode::Infer => "infer",
+    }
+}
+
+fn fill(model: &mut Model, analysis: &Analysis, figures: &Figures, assumed: Assumed, options: &CheckOptions, locator: &Locator<'_>) {
+    let bound = &analysis.bound;
+    let batch = bound.batch.as_ref().and_then(|name| assumed.values.get(name).copied()).or(bound.batch_value);
+    model.target.batch = batch;
+    model.target.global_batch = batch;
+    for (name, value) in &bound.values {
+        model.target.dims.insert(name.clone(), value.as_const());
+    }
+    for symbol in &bound.free {
+        model.target.dims.insert(symbol.name().to_owned(), assumed.values.get(symbol.name()).copied());
+    }
+    model.inputs = analysis.program.graph(GraphId(0)).map(|main| main.inputs.iter().map(|&input| port(analysis, input)).collect()).unwrap_or_default();
+    let outputs = analysis.program.graph(GraphId(0)).map_or(&[][..], |main| &main.outputs);
+    model.outputs = outputs.iter().flatten().map(|&output| port(analysis, output)).collect();
+    model.graph = Some(graph(analysis, figures, options));
+    model.layers = layers(analysis, figures, &assumed.values, options, locator);
+    if options.tensors {
+        model.tensors = Some(tensors(analysis));
+    }
+    model.assumptions = assumed.assumptions;
+    if options.mode_is_assumed {
+        let why = "not given".to_owned();
+        model.assumptions.push(Assumption { key: "mode".to_owned(), value: mode_name(options.mode).to_owned(), why });
+    }
+}
+
+fn graph(analysis: &Analysis, figures: &Figures, options: &CheckOptions) -> Graph {
+    let at_bound = figures.layers.iter().filter(|figures| figures.at_bound && figures.repeats != Some(0));
+    let macs_at_bound = at_bound.clone().filter_map(|figures| figures.macs).fold(0, i128::saturating_add);
+    Graph {
+        nodes: analysis.program.node_count,
+        layers: analysis.layers.len(),
+        parameters: parameters(analysis),
+        macs: figures.total.macs,
+        macs_formula: figures.macs_formula.as_ref().map(ToString::to_string),
+        flops: passes(&figures.total, options.mode),
+        bytes: figures.total.bytes,
+        symbols: analysis.bound.free.iter().map(|symbol| symbol.name().to_owned()).collect(),
+        coverage: Coverage {
+            layers_not_counted: figures.not_counted,
+            layers_at_bound: at_bound.count(),
+            macs_at_bound: Some(macs_at_bound),
+        },
+    }
+}
+
+fn passes(figures: &LayerFigures, mode: Mode) -> Passes {
+    let backward = if mode == Mode::Infer { Some(0) } else { figures.backward_flops };
+    Passes { forward: figures.flops, backward }
+}
+
+fn parameters(analysis: &Analysis) -> Parameters {
+    let mut sums = Parameters::default();
+    for usage in analysis.usages.iter().filter(|usage| !usage.repeats) {
+        sums.bytes = sums.bytes.saturating_add(usage.bytes);
+        let slot = match usage.kind {
+            Kind::Trainable if usage.readers.iter().all(|reader| analysis.frozen.contains(reader)) => &mut sums.non_trainable,
+            Kind::Trainable => &mut sums.trainable,
+            Kind::Statistic => &mut sums.non_trainable,
+            Kind::Constant => &mut sums.constants,
+            Kind::Other => continue,
+        };
+        *slot = slot.saturating_add(usage.elements);
+    }
+    sums.total = sums.trainable.saturating_add(sums.non_trainable);
+    sums
+}
+
+fn layers(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>, options: &CheckOptions, locator: &Locator<'_>) -> Vec<Layer> {
+    let first = analysis.first_parameters();
+    let rows = analysis.layers.iter().zip(&figures.layers);
+    rows.filter_map(|(layer, figures)| {
+        let node = analysis.node(layer)?;
+        let shape = node.outputs.iter().flatten().next().and_then(|&output| shape_of(analysis, output));
+        Some(Layer {
+            key: node.key.to_string(),
+            scope: node.scope.to_string(),
+            name: node.name.to_string(),
+            op: node.op.to_string(),
+            class: None,
+            place: locator.location(node.place),
+            output_shape: shape.map(|shape| shape.dims().iter().map(|dim| evaluated(dim, values)).collect()),
+            parameters: first.get(&(layer.graph, layer.node)).copied().unwrap_or(0),
+            macs: figures.macs,
+            flops: passes(figures, options.mode),
+            bytes: figures.bytes,
+            repeats: figures.repeats,
+            at_bound: figures.at_bound,
+            time_ms: None,
+            share: None,
+            saved_bytes: None,
+            bound: None,
+            kernels: None,
+            model: None,
+            in_domain: None,
+        })
+    })
+    .collect()
+}
+
+fn shape_of(analysis: &Analysis, tensor: TensorId) -> Option<&Shape> {
+    analysis.inference.fact(tensor).as_tensor()?.shape.as_ref()
+}
+
+/// The dim as a number where the target decides it, else as text.
+fn evaluated(dim: &Dim, values: &BTreeMap<String, i128>) -> Extent {
+    match dim.eval(&|symbol| values.get(symbol.name()).copied()) {
+        Some(number) => Extent::Number(number),
+        None => extent(dim),
+    }
+}
+
+fn extent(dim: &Dim) -> Extent {
+    dim.as_const().map_or_else(|| Extent::Symbolic(dim.to_string()), Extent::Number)
+}
+
+fn port(analysis: &Analysis, tensor: TensorId) -> Port {
+    let TensorType { dtype, shape, .. } = tensor_type(analysis.inference.fact(tensor));
+    Port { name: analysis.program.tensor(tensor).map(|tensor| tensor.name.to_string()).unwrap_or_default(), dtype, shape }
+}
+
+fn tensor_type(fact: &Fact) -> TensorType {
+    match fact {
+        Fact::Tensor(tensor) => {
+            let dims = tensor.shape.as_ref().map(Shape::dims);
+            let bounds = dims.filter(|dims| dims.iter().any(|dim| !dim.is_free())).map(|dims| {
+                dims.iter().map(|dim| if dim.is_free() { None } else { dim.upper_bound().map(|bound| extent(&bound)) }).collect()
+            });
+            TensorType {
+                dtype: tensor.element.map(|element| element.name().to_owned()),
+                shape: dims.map(|dims| dims.iter().map(extent).collect()),
+                upper_bound: bounds,
+            }
+        }
+        Fact::Unknown => TensorType { dtype: None, shape: None, upper_bound: None },
+        other => TensorType { dtype: Some(fact_text(other)), shape: None, upper_bound: None },
+    }
+}
+
+/// Every tensor that something produces, by path.
+fn tensors(analysis: &Analysis) -> BTreeMap<String, TensorType> {
+    let facts = analysis.program.tensors.iter().zip(&analysis.inference.facts);
+    facts.filter(|(tensor, _)| tensor.origin != Origin::Undefined).map(|(tensor, fact)| (tensor.path(), tensor_type(fact))).collect()
+}
+
+/// Where the user replaced the batch, shapes that then do not fit mean that the graph holds the old one.
+fn name_baked_in_batch(diagnostics: &mut [Diagnostic]) {
+    for diagnostic in diagnostics.iter_mut().filter(|diagnostic| diagnostic.code == Code::ShapeMismatch) {
+        diagnostic.code = Code::BatchBakedIn;
+        diagnostic.level = Code::BatchBakedIn.default_level();
+        diagnostic.notes.push("it fits with the batch of the file: the graph holds that batch as a number".to_owned());
+        diagnostic.help = Some("export the model again with a dynamic batch".to_owned());
+    }
+}
+
+fn findings(diagnostics: Vec<Diagnostic>, options: &CheckOptions, locator: &mut Locator<'_>) -> Vec<Finding> {
+    let mut kept: Vec<Diagnostic> = diagnostics
+        .into_iter()
+        .filter_map(|mut diagnostic| {
+            diagnostic.level = selector::level(&options.levels, diagnostic.code, diagnostic.level)?;
+            Some(diagnostic)
+        })
+        .collect();
+    // Gravest first; within a level as they were found, which is the order of passes and of the graph.
+    kept.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.level));
+    let mut counts: HashMap<(Code, Level), usize> = HashMap::new();
+    for diagnostic in &kept {
+        *counts.entry((diagnostic.code, diagnostic.level)).or_insert(0) += 1;
+    }
+    let mut listed: HashMap<(Code, Level), usize> = HashMap::new();
+    let mut findings = Vec::new();
+    for diagnostic in kept {
+        let key = (diagnostic.code, diagnostic.level);
+        let count = listed.entry(key).or_insert(0);
+        *count += 1;
+        if *count > LISTED {
+            continue;
+        }
+        let more = counts.get(&key).copied().unwrap_or(0).saturating_sub(LISTED);
+        let mut finding = finding(&diagnostic, locator, findings.len() < EXCERPTS);
+        if *count == LISTED && more > 0 {
+            finding.notes.push(format!("{more} more of this kind are not listed"));
+        }
+        findings.push(finding);
+    }
+    findings
+}
+
+fn finding(diagnostic: &Diagnostic, locator: &mut Locator<'_>, with_excerpt: bool) -> Finding {
+    let excerpt = if with_excerpt { diagnostic.places.first().and_then(|&place| locator.excerpt(place)) } else { None };
+    let mut places: Vec<_> = diagnostic.places.iter().map(|&place| locator.location(place)).collect();
+    if places.is_empty() {
+        places.push(locator.file());
+    }
+    Finding {
+        code: diagnostic.code.number().to_owned(),
+        name: diagnostic.code.name().to_owned(),
+        level: diagnostic.level,
+        message: diagnostic.message.clone(),
+        places,
+        help: diagnostic.help.clone(),
+        notes: diagnostic.notes.clone(),
+        excerpt,
+    }
+}

@@ -1,0 +1,136 @@
+//! Places as text: locations with byte ranges or lines and columns, and excerpts around them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Excerpt, Location};
+use crate::frontend::onnx::decode::decode_node;
+use crate::frontend::onnx_text::{PrintOptions, print_node};
+use crate::frontend::sniff::Format;
+use crate::frontend::source::Source;
+use crate::ir::place::{Place, PlaceData, Places, Span};
+
+/// Elements of a list that an excerpt shows.
+const EXCERPT_ELEMENTS: usize = 8;
+
+/// Turns places of one file into text.
+pub(super) struct Locator<'a> {
+    path: &'a str,
+    source: &'a Source,
+    places: &'a Places,
+    text: Option<&'a str>,
+    /// Offsets at which the lines of a text file start.
+    lines: Vec<usize>,
+    /// Spans of nodes by graph path and index, made when the first excerpt of a binary file asks for it.
+    nodes: Option<HashMap<(Arc<str>, u32), Span>>,
+}
+
+impl<'a> Locator<'a> {
+    pub(super) fn new(path: &'a str, source: &'a Source, places: &'a Places, format: Option<Format>) -> Self {
+        let text = if format == Some(Format::OnnxText) { std::str::from_utf8(&source.bytes).ok() } else { None };
+        let starts = |text: &str| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { path, source, places, text, lines: text.map_or_else(Vec::new, starts), nodes: None }
+    }
+
+    /// The file as a whole.
+    pub(super) fn file(&self) -> Location {
+        Location { file: self.path.to_owned(), ..Location::default() }
+    }
+
+    pub(super) fn location(&self, place: Place) -> Location {
+        let Some(data) = self.places.get(place) else { return self.file() };
+        let mut location = self.file();
+        location.graph = (!data.graph.is_empty()).then(|| data.graph.to_string());
+        location.node = data.node.as_ref().map(ToString::to_string);
+        location.tensor = data.tensor.as_ref().map(ToString::to_string);
+        match (data.span, self.text) {
+            (Some(span), Some(text)) => {
+                let (line, column) = self.line_and_column(text, span.start);
+                location.line = Some(line);
+                location.column = Some(column);
+            }
+            (Some(span), None) if span.end > 0 => location.byte_range = Some([span.start, span.end]),
+            _ => {}
+        }
+        location
+    }
+
+    /// Line and column from 1; a byte order mark is no column.
+    fn line_and_column(&self, text: &str, offset: u64) -> (u64, u64) {
+        let offset = floor(text, usize::try_from(offset).unwrap_or(usize::MAX));
+        let line = self.lines.partition_point(|&start| start <= offset).max(1);
+        let start = self.lines.get(line - 1).copied().unwrap_or(0);
+        let before = text.get(start..offset).unwrap_or("");
+        (line as u64, before.trim_start_matches('\u{feff}').chars().count() as u64 + 1)
+    }
+
+    /// Lines around a place, as ONNX text.
+    pub(super) fn excerpt(&mut self, place: Place) -> Option<Excerpt> {
+        let data = self.places.get(place)?.clone();
+        match self.text {
+            Some(text) => self.text_excerpt(text, data.span?),
+            None => self.node_excerpt(&data),
+        }
+    }
+
+    fn text_excerpt(&self, text: &str, span: Span) -> Option<Excerpt> {
+        let start = floor(text, usize::try_from(span.start).ok()?);
+        let end = floor(text, usize::try_from(span.end).ok()?).max(start);
+        let line = self.lines.partition_point(|&line| line <= start).max(1);
+        let first = line.saturating_sub(1).max(1);
+        let from = self.lines.get(first - 1).copied()?;
+        let last_line = self.lines.partition_point(|&line| line < end.max(start + 1)).clamp(line, line + 3);
+        let to = self.lines.get(last_line).copied().unwrap_or(text.len());
+        let shown = text.get(from..to)?;
+        Some(Excerpt {
+            first_line: first,
+            text: shown.to_owned(),
+            range: start - from..end.min(to) - from,
+            label: String::new(),
+        })
+    }
+
+    fn node_excerpt(&mut self, data: &PlaceData) -> Option<Excerpt> {
+        let index = data.node_index?;
+        let graph = data.graph.clone();
+        let spans = self.nodes.get_or_insert_with(|| node_spans(self.places));
+        let mut text = String::new();
+        let mut range = 0..0;
+        let first = index.saturating_sub(1);
+        let options = PrintOptions { max_elements: EXCERPT_ELEMENTS, metadata: false };
+        for at in first..=index.saturating_add(1) {
+            let Some(span) = spans.get(&(graph.clone(), at)) else { continue };
+            let Some(node) = decode_node(&self.source.bytes, *span) else { continue };
+            let line = print_node(&node, &options);
+            let line = line.trim_end();
+            if at == index {
+                let tensor = data.tensor.as_deref().unwrap_or_default();
+                let target = if !tensor.is_empty() && line.contains(tensor) { tensor } else { &*node.op_type };
+                let found = line.find(target).map_or(0..line.len(), |start| start..start + target.len());
+                range = text.len() + found.start..text.len() + found.end;
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+        (!text.is_empty()).then(|| Excerpt { first_line: first as usize + 1, text, range, label: String::new() })
+    }
+}
+
+fn node_spans(places: &Places) -> HashMap<(Arc<str>, u32), Span> {
+    let mut spans = HashMap::new();
+    for data in places.iter() {
+        if let (Some(index), Some(span)) = (data.node_index, data.span) {
+            spans.insert((data.graph.clone(), index), span);
+        }
+    }
+    spans
+}
+
+/// The nearest character border at or before an offset.
+fn floor(text: &str, offset: usize) -> usize {
+    let mut at = offset.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

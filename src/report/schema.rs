@@ -1,0 +1,193 @@
+//! The JSON Schema of the report, and what its keys mean. Both come from the doc comments of the structs.
+
+use schemars::schema_for;
+use serde_json::Value;
+
+use super::Report;
+
+/// Longer texts for the keys that people ask about.
+const MORE: &[(&str, &str)] = &[
+    (
+        "models.graph.macs",
+        "A MAC is one multiply and one add. Counted are convolutions, matrix products, attention products and recurrent \
+         cells, forward, with zero padding as if it were data. Bias adds and activations are FLOPs and never MACs. The \
+         figure holds for all samples of the batch in target.batch and the dims in target.dims; macs_formula leaves them \
+         open. With graph.coverage.layers_not_counted above 0 it is a lower bound.",
+    ),
+    (
+        "models.graph.flops",
+        "Two for each MAC and one for each element of bias adds, activations, comparisons and other elementwise work.",
+    ),
+    (
+        "models.graph.parameters",
+        "Stored float or quantised tensors that reach a layer as weights, shared ones once. Tables that only feed shapes \
+         are no parameters; other float tables are counted as constants.",
+    ),
+    (
+        "models.graph.bytes",
+        "Every layer reads its inputs and weights and writes its outputs once. What a runtime fuses or keeps in caches is \
+         not taken off, so this is traffic without fusion.",
+    ),
+    (
+        "models.layers.key",
+        "The name by which --frozen and budgets address a layer: the node's own name, else its operator with a number \
+         within its graph and scope. It stays the same when unrelated parts of the model change.",
+    ),
+    (
+        "models.assumptions",
+        "Whatever no option, configuration or file said. The key is the option that changes it, without dashes: batch, \
+         dim seq, mode.",
+    ),
+    (
+        "models.target.batch",
+        "The batch is a free dim of the inputs: one whose name holds 'batch', or is N or bs, else the one that leads most \
+         inputs. --batch binds it; without, it is 32 in training and 1 in inference, or the number that the file has.",
+    ),
+    (
+        "models.target.dims",
+        "Free dims that were not bound with --dim get a guess for the figures where their name allows one (128 for \
+         sequence-like names, 224 for the sides of an image); any other is null, and so are the figures that need it.",
+    ),
+    (
+        "models.graph.coverage",
+        "How far the totals can be trusted: layers without a cost make them lower bounds, layers at a bound enter with \
+         the most that their shape or trip count allows.",
+    ),
+    (
+        "models.diagnostics",
+        "Gravest first. A root cause is reported once; what only follows from it is not repeated. 'dlcost explain CODE' \
+         has a page on each code.",
+    ),
+];
+
+/// The JSON Schema (draft 2020-12) of [`Report`].
+#[must_use]
+pub fn of_report() -> Value {
+    let mut schema = schema_for!(Report);
+    schema.insert("$comment".to_owned(), COMMENT.into());
+    schema.to_value()
+}
+
+const COMMENT: &str = "Integers are exact at any size and may pass 2^53 and 64 bits: read them with a reader that keeps \
+    them. A number that is not known is null, what does not apply is 0; NaN and infinity never appear.";
+
+/// What a key means: `graph.macs` of a model, or a path from the top such as `summary.errors`. List marks such as
+/// `layers[].macs` may be written and change nothing.
+#[must_use]
+pub fn explain(path: &str) -> Option<String> {
+    let schema = of_report();
+    let path = path.replace("[]", "");
+    let full = [path.clone(), format!("models.{path}")].into_iter().find(|path| find(&schema, path).is_some())?;
+    let node = find(&schema, &full)?;
+    let mut text = format!("# {}\n\n{}\n", path, description(&schema, node).unwrap_or_default().trim_end());
+    if let Some((_, more)) = MORE.iter().find(|(key, _)| *key == full) {
+        text.push_str(&format!("\n{more}\n"));
+    }
+    text.push_str(&format!("\nType: {}\n", type_of(&schema, node)));
+    let keys: Vec<&str> = properties(&schema, node).map(|(name, _)| name).collect();
+    if !keys.is_empty() {
+        text.push_str(&format!("Keys: {}\n", keys.join(", ")));
+    }
+    Some(text)
+}
+
+/// Paths of all keys, those of a model without `models.`.
+#[must_use]
+pub fn keys() -> Vec<String> {
+    let schema = of_report();
+    let mut keys = Vec::new();
+    collect(&schema, &schema, "", &mut keys);
+    keys.into_iter().map(|key| key.strip_prefix("models.").map(str::to_owned).unwrap_or(key)).collect()
+}
+
+fn collect(schema: &Value, node: &Value, prefix: &str, keys: &mut Vec<String>) {
+    for (name, child) in properties(schema, node) {
+        let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        keys.push(path.clone());
+        // The report nests few levels, and no struct holds itself.
+        collect(schema, child, &path, keys);
+    }
+}
+
+fn find<'s>(schema: &'s Value, path: &str) -> Option<&'s Value> {
+    path.split('.').try_fold(schema, |node, step| {
+        properties(schema, node).find(|(name, _)| *name == step).map(|(_, child)| child)
+    })
+}
+
+/// The keys of an object, or of the items of a list of objects.
+fn properties<'s>(schema: &'s Value, node: &'s Value) -> impl Iterator<Item = (&'s str, &'s Value)> {
+    let mut node = resolve(schema, node);
+    if let Some(items) = node.get("items") {
+        node = resolve(schema, items);
+    }
+    node.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, child)| (name.as_str(), child))
+}
+
+/// Follows references, also those that may be null.
+fn resolve<'s>(schema: &'s Value, node: &'s Value) -> &'s Value {
+    let reference = node.get("$ref").or_else(|| {
+        node.get("anyOf").and_then(Value::as_array).into_iter().flatten().find_map(|option| option.get("$ref"))
+    });
+    reference
+        .and_then(Value::as_str)
+        .and_then(|reference| schema.pointer(reference.trim_start_matches('#')))
+        .unwrap_or(node)
+}
+
+fn description<'s>(schema: &'s Value, node: &'s Value) -> Option<&'s str> {
+    [node, resolve(schema, node)].into_iter().find_map(|node| node.get("description")?.as_str())
+}
+
+/// `integer or null`.
+fn type_of(schema: &Value, node: &Value) -> String {
+    let nullable = node
+        .get("anyOf")
+        .and_then(Value::as_array)
+        .is_some_and(|options| options.iter().any(|option| option.get("type").and_then(Value::as_str) == Some("null")));
+    let resolved = resolve(schema, node);
+    let mut names: Vec<&str> = match resolved.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ if resolved.get("enum").is_some() || resolved.get("oneOf").is_some() => vec!["string"],
+        _ => vec!["any"],
+    };
+    if nullable {
+        names.push("null");
+    }
+    names.join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_in_a_model_and_from_the_top() {
+        for path in ["graph.macs", "models.graph.macs", "models[].graph.macs", "layers[].macs", "summary.errors"] {
+            assert!(explain(path).is_some(), "{path}");
+        }
+        assert!(explain("graph.nothing").is_none());
+        let text = explain("graph.macs").unwrap();
+        assert!(text.contains("Type: integer or null") && text.contains("lower bound"), "{text}");
+        assert!(explain("graph").unwrap().contains("Keys: nodes, layers, parameters"));
+    }
+
+    #[test]
+    fn every_longer_text_belongs_to_a_key() {
+        let schema = of_report();
+        for (key, _) in MORE {
+            assert!(find(&schema, key).is_some(), "{key}");
+        }
+        assert!(keys().contains(&"layers.flops.forward".to_owned()));
+    }
+
+    #[test]
+    fn every_key_has_a_description() {
+        let schema = of_report();
+        for key in keys() {
+            let node = find(&schema, &key).or_else(|| find(&schema, &format!("models.{key}"))).unwrap();
+            assert!(description(&schema, node).is_some_and(|text| !text.is_empty()), "{key}");
+        }
+    }
+}
