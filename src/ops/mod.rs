@@ -5,10 +5,15 @@
 //! To add one: a file here with a type that implements [`Operator`], and a line in [`table`].
 
 pub mod attributes;
+pub mod conv;
+pub mod conv_transpose;
 pub mod cost;
+mod operands;
+pub mod pool;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod window;
 
 use std::fmt;
 
@@ -36,7 +41,11 @@ impl Fault {
     /// A fault of this kind.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: None }
+        Self {
+            code,
+            message: message.into(),
+            help: None,
+        }
     }
 
     /// Shapes that do not fit together.
@@ -99,6 +108,12 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// What an input is to the operator.
     fn role(&self, _input: usize) -> Role {
         Role::Data
+    }
+
+    /// How many parameters an input holds where it is stored; `None` where that is its number of elements. Operators
+    /// that read several parameters out of one stored element say it here.
+    fn stored_elements(&self, _input: usize) -> Option<Dim> {
+        None
     }
 
     /// Whether the first output is the first input under another shape or name: nothing is moved.
@@ -189,7 +204,8 @@ impl<'a> InferCx<'a> {
     /// Whether an input is given and holds no element (an empty constant counts as not given in `Resize` and others).
     #[must_use]
     pub fn is_empty(&self, input: usize) -> bool {
-        self.shape(input).is_some_and(|shape| shape.elements().as_const() == Some(0))
+        self.shape(input)
+            .is_some_and(|shape| shape.elements().as_const() == Some(0))
     }
 
     /// A symbol for an output dim that depends on values; see [`Host::fresh_dim`].

@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator};
+use super::{Fault, NodeView, Operator, conv, conv_transpose, pool};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -27,21 +27,52 @@ pub struct Entry {
 /// Any number.
 const MANY: usize = usize::MAX;
 
-const fn onnx(
-    name: &'static str,
-    inputs: [usize; 2],
-    max_outputs: usize,
-    build: fn(&NodeView<'_>) -> Built,
-) -> Entry {
-    Entry { domain: "", name, min_inputs: inputs[0], max_inputs: inputs[1], max_outputs, withdrawn: i64::MAX, build }
+const fn onnx(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
+    Entry {
+        domain: "",
+        name,
+        min_inputs: inputs[0],
+        max_inputs: inputs[1],
+        max_outputs,
+        withdrawn: i64::MAX,
+        build,
+    }
 }
 
 /// Every operator with a rule, sorted by domain and name.
-pub const ENTRIES: &[Entry] = &[];
+pub const ENTRIES: &[Entry] = &[
+    onnx("AveragePool", [1, 1], 1, pool::average_pool),
+    onnx("Conv", [2, 3], 1, conv::conv),
+    onnx("ConvInteger", [2, 4], 1, conv::conv_integer),
+    onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
+    onnx("DeformConv", [3, 5], 1, conv::deform_conv),
+    onnx("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
+    onnx("GlobalLpPool", [1, 1], 1, pool::global_norm_pool),
+    onnx("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
+    onnx("LpPool", [1, 1], 1, pool::norm_pool),
+    onnx("MaxPool", [1, 1], 2, pool::max_pool),
+    onnx("MaxUnpool", [2, 3], 1, pool::max_unpool),
+    onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
+];
 
 /// The line for an operator. `ai.onnx` is the empty domain.
 #[must_use]
 pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     let domain = if domain == "ai.onnx" { "" } else { domain };
-    ENTRIES.iter().find(|entry| entry.domain == domain && entry.name == name)
+    let index = ENTRIES
+        .binary_search_by(|entry| (entry.domain, entry.name).cmp(&(domain, name)))
+        .ok()?;
+    ENTRIES.get(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENTRIES, find};
+
+    #[test]
+    fn lines_are_sorted_and_found() {
+        assert!(ENTRIES.is_sorted_by(|left, right| (left.domain, left.name) < (right.domain, right.name)));
+        assert_eq!(find("ai.onnx", "Conv").map(|entry| entry.domain), Some(""));
+        assert!(find("", "NoSuchOperator").is_none());
+    }
 }
