@@ -10,6 +10,9 @@ pub mod conv_transpose;
 pub mod cost;
 mod operands;
 pub mod pool;
+pub mod matmul;
+pub mod einsum;
+pub mod gemm;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

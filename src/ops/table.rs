@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator, conv, conv_transpose, pool};
+use super::{Fault, NodeView, Operator, conv, conv_transpose, einsum, gemm, matmul, pool};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -39,6 +39,25 @@ const fn onnx(name: &'static str, inputs: [usize; 2], max_outputs: usize, build:
     }
 }
 
+const fn microsoft(
+    name: &'static str,
+    inputs: [usize; 2],
+    max_outputs: usize,
+    build: fn(&NodeView<'_>) -> Built,
+) -> Entry {
+    Entry {
+        domain: "com.microsoft",
+        ..onnx(name, inputs, max_outputs, build)
+    }
+}
+
+const fn nchwc(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
+    Entry {
+        domain: "com.microsoft.nchwc",
+        ..onnx(name, inputs, max_outputs, build)
+    }
+}
+
 /// Every operator with a rule, sorted by domain and name.
 pub const ENTRIES: &[Entry] = &[
     onnx("AveragePool", [1, 1], 1, pool::average_pool),
@@ -46,13 +65,32 @@ pub const ENTRIES: &[Entry] = &[
     onnx("ConvInteger", [2, 4], 1, conv::conv_integer),
     onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
     onnx("DeformConv", [3, 5], 1, conv::deform_conv),
+    onnx("Einsum", [1, MANY], 1, einsum::einsum),
+    onnx("Gemm", [2, 3], 1, gemm::gemm),
     onnx("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
     onnx("GlobalLpPool", [1, 1], 1, pool::global_norm_pool),
     onnx("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
     onnx("LpPool", [1, 1], 1, pool::norm_pool),
+    onnx("MatMul", [2, 2], 1, matmul::matmul),
+    onnx("MatMulInteger", [2, 4], 1, matmul::matmul_integer),
     onnx("MaxPool", [1, 1], 2, pool::max_pool),
     onnx("MaxUnpool", [2, 3], 1, pool::max_unpool),
     onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
+    onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
+    microsoft("DynamicQuantizeMatMul", [3, 5], 1, matmul::dynamic_quantize_matmul),
+    microsoft("FusedConv", [2, 4], 1, conv::fused_conv),
+    microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
+    microsoft("FusedMatMul", [2, 2], 1, matmul::fused_matmul),
+    microsoft("MatMulIntegerToFloat", [4, 7], 1, matmul::matmul_integer_to_float),
+    microsoft("QGemm", [6, 9], 1, gemm::gemm),
+    microsoft("QLinearAveragePool", [4, 5], 1, pool::average_pool),
+    microsoft("QLinearConv", [8, 9], 1, conv::qlinear_conv),
+    microsoft("QLinearGlobalAveragePool", [4, 5], 1, pool::global_average_pool),
+    nchwc("AveragePool", [1, 1], 1, pool::average_pool),
+    nchwc("Conv", [2, 4], 1, conv::blocked_conv),
+    nchwc("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
+    nchwc("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
+    nchwc("MaxPool", [1, 1], 2, pool::max_pool),
 ];
 
 /// The line for an operator. `ai.onnx` is the empty domain.
