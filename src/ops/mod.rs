@@ -13,6 +13,10 @@ pub mod pool;
 pub mod matmul;
 pub mod einsum;
 pub mod gemm;
+pub mod normalization;
+pub mod batch_norm;
+pub mod layer_norm;
+pub mod softmax;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,6 +1,9 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator, conv, conv_transpose, einsum, gemm, matmul, pool};
+use super::{
+    Fault, NodeView, Operator, batch_norm, conv, conv_transpose, einsum, gemm, layer_norm, matmul, normalization, pool,
+    softmax,
+};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -61,6 +64,7 @@ const fn nchwc(name: &'static str, inputs: [usize; 2], max_outputs: usize, build
 /// Every operator with a rule, sorted by domain and name.
 pub const ENTRIES: &[Entry] = &[
     onnx("AveragePool", [1, 1], 1, pool::average_pool),
+    onnx("BatchNormalization", [5, 5], 5, batch_norm::batch_norm),
     onnx("Conv", [2, 3], 1, conv::conv),
     onnx("ConvInteger", [2, 4], 1, conv::conv_integer),
     onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
@@ -70,13 +74,34 @@ pub const ENTRIES: &[Entry] = &[
     onnx("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
     onnx("GlobalLpPool", [1, 1], 1, pool::global_norm_pool),
     onnx("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
+    onnx("GroupNormalization", [3, 3], 1, normalization::group_norm),
+    onnx("Hardmax", [1, 1], 1, softmax::softmax),
+    onnx("InstanceNormalization", [3, 3], 1, normalization::instance_norm),
+    onnx("LRN", [1, 1], 1, normalization::local_response_norm),
+    onnx("LayerNormalization", [2, 3], 3, layer_norm::layer_norm),
+    onnx("LogSoftmax", [1, 1], 1, softmax::softmax),
+    onnx("LpNormalization", [1, 1], 1, normalization::lp_norm),
     onnx("LpPool", [1, 1], 1, pool::norm_pool),
     onnx("MatMul", [2, 2], 1, matmul::matmul),
     onnx("MatMulInteger", [2, 4], 1, matmul::matmul_integer),
     onnx("MaxPool", [1, 1], 2, pool::max_pool),
     onnx("MaxUnpool", [2, 3], 1, pool::max_unpool),
+    onnx(
+        "MeanVarianceNormalization",
+        [1, 1],
+        1,
+        normalization::mean_variance_norm,
+    ),
     onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
+    onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
+    onnx(
+        "SimplifiedLayerNormalization",
+        [2, 2],
+        2,
+        layer_norm::simplified_layer_norm,
+    ),
+    onnx("Softmax", [1, 1], 1, softmax::softmax),
     microsoft("DynamicQuantizeMatMul", [3, 5], 1, matmul::dynamic_quantize_matmul),
     microsoft("FusedConv", [2, 4], 1, conv::fused_conv),
     microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
@@ -86,6 +111,19 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("QLinearAveragePool", [4, 5], 1, pool::average_pool),
     microsoft("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     microsoft("QLinearGlobalAveragePool", [4, 5], 1, pool::global_average_pool),
+    microsoft(
+        "SimplifiedLayerNormalization",
+        [2, 2],
+        2,
+        layer_norm::simplified_layer_norm,
+    ),
+    microsoft("SkipLayerNormalization", [3, 5], 4, layer_norm::skip_layer_norm),
+    microsoft(
+        "SkipSimplifiedLayerNormalization",
+        [3, 4],
+        4,
+        layer_norm::skip_simplified_layer_norm,
+    ),
     nchwc("AveragePool", [1, 1], 1, pool::average_pool),
     nchwc("Conv", [2, 4], 1, conv::blocked_conv),
     nchwc("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
