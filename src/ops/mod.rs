@@ -17,6 +17,7 @@ pub mod normalization;
 pub mod batch_norm;
 pub mod layer_norm;
 pub mod softmax;
+pub mod recurrent;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -2,7 +2,7 @@
 
 use super::{
     Fault, NodeView, Operator, batch_norm, conv, conv_transpose, einsum, gemm, layer_norm, matmul, normalization, pool,
-    softmax,
+    recurrent, softmax,
 };
 
 /// What a builder gives.
@@ -70,6 +70,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
     onnx("DeformConv", [3, 5], 1, conv::deform_conv),
     onnx("Einsum", [1, MANY], 1, einsum::einsum),
+    onnx("GRU", [3, 6], 2, recurrent::gru),
     onnx("Gemm", [2, 3], 1, gemm::gemm),
     onnx("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
     onnx("GlobalLpPool", [1, 1], 1, pool::global_norm_pool),
@@ -78,6 +79,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Hardmax", [1, 1], 1, softmax::softmax),
     onnx("InstanceNormalization", [3, 3], 1, normalization::instance_norm),
     onnx("LRN", [1, 1], 1, normalization::local_response_norm),
+    onnx("LSTM", [3, 8], 3, recurrent::lstm),
     onnx("LayerNormalization", [2, 3], 3, layer_norm::layer_norm),
     onnx("LogSoftmax", [1, 1], 1, softmax::softmax),
     onnx("LpNormalization", [1, 1], 1, normalization::lp_norm),
@@ -95,6 +97,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
     onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
+    onnx("RNN", [3, 6], 2, recurrent::rnn),
     onnx(
         "SimplifiedLayerNormalization",
         [2, 2],
@@ -102,6 +105,7 @@ pub const ENTRIES: &[Entry] = &[
         layer_norm::simplified_layer_norm,
     ),
     onnx("Softmax", [1, 1], 1, softmax::softmax),
+    microsoft("DynamicQuantizeLSTM", [3, 12], 3, recurrent::lstm),
     microsoft("DynamicQuantizeMatMul", [3, 5], 1, matmul::dynamic_quantize_matmul),
     microsoft("FusedConv", [2, 4], 1, conv::fused_conv),
     microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
