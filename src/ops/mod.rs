@@ -18,6 +18,9 @@ pub mod batch_norm;
 pub mod layer_norm;
 pub mod softmax;
 pub mod recurrent;
+pub mod rotary;
+pub mod attention;
+pub mod detection;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

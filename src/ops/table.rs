@@ -1,8 +1,8 @@
 //! The table of operators: which names of which domain and version make which operator.
 
 use super::{
-    Fault, NodeView, Operator, batch_norm, conv, conv_transpose, einsum, gemm, layer_norm, matmul, normalization, pool,
-    recurrent, softmax,
+    Fault, NodeView, Operator, attention, batch_norm, conv, conv_transpose, detection, einsum, gemm, layer_norm,
+    matmul, normalization, pool, recurrent, rotary, softmax,
 };
 
 /// What a builder gives.
@@ -63,6 +63,7 @@ const fn nchwc(name: &'static str, inputs: [usize; 2], max_outputs: usize, build
 
 /// Every operator with a rule, sorted by domain and name.
 pub const ENTRIES: &[Entry] = &[
+    onnx("Attention", [3, 7], 4, attention::attention),
     onnx("AveragePool", [1, 1], 1, pool::average_pool),
     onnx("BatchNormalization", [5, 5], 5, batch_norm::batch_norm),
     onnx("Conv", [2, 3], 1, conv::conv),
@@ -94,10 +95,13 @@ pub const ENTRIES: &[Entry] = &[
         1,
         normalization::mean_variance_norm,
     ),
+    onnx("NonMaxSuppression", [2, 5], 1, detection::non_max_suppression),
     onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
     onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
     onnx("RNN", [3, 6], 2, recurrent::rnn),
+    onnx("RoiAlign", [3, 3], 1, detection::roi_align),
+    onnx("RotaryEmbedding", [3, 4], 1, rotary::rotary),
     onnx(
         "SimplifiedLayerNormalization",
         [2, 2],
@@ -115,6 +119,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("QLinearAveragePool", [4, 5], 1, pool::average_pool),
     microsoft("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     microsoft("QLinearGlobalAveragePool", [4, 5], 1, pool::global_average_pool),
+    microsoft("RotaryEmbedding", [4, 4], 1, rotary::microsoft_rotary),
     microsoft(
         "SimplifiedLayerNormalization",
         [2, 2],
