@@ -21,6 +21,10 @@ pub mod recurrent;
 pub mod rotary;
 pub mod attention;
 pub mod detection;
+pub mod quantize;
+pub mod microsoft_fused;
+pub mod microsoft_quantized;
+pub mod microsoft_matmul_nbits;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

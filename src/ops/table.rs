@@ -2,7 +2,8 @@
 
 use super::{
     Fault, NodeView, Operator, attention, batch_norm, conv, conv_transpose, detection, einsum, gemm, layer_norm,
-    matmul, normalization, pool, recurrent, rotary, softmax,
+    matmul, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent,
+    rotary, softmax,
 };
 
 /// What a builder gives.
@@ -70,6 +71,8 @@ pub const ENTRIES: &[Entry] = &[
     onnx("ConvInteger", [2, 4], 1, conv::conv_integer),
     onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
     onnx("DeformConv", [3, 5], 1, conv::deform_conv),
+    onnx("DequantizeLinear", [2, 3], 1, quantize::dequantize),
+    onnx("DynamicQuantizeLinear", [1, 1], 3, quantize::dynamic_quantize),
     onnx("Einsum", [1, MANY], 1, einsum::einsum),
     onnx("GRU", [3, 6], 2, recurrent::gru),
     onnx("Gemm", [2, 3], 1, gemm::gemm),
@@ -98,6 +101,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("NonMaxSuppression", [2, 5], 1, detection::non_max_suppression),
     onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
+    onnx("QuantizeLinear", [2, 3], 1, quantize::quantize),
     onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
     onnx("RNN", [3, 6], 2, recurrent::rnn),
     onnx("RoiAlign", [3, 3], 1, detection::roi_align),
@@ -109,16 +113,29 @@ pub const ENTRIES: &[Entry] = &[
         layer_norm::simplified_layer_norm,
     ),
     onnx("Softmax", [1, 1], 1, softmax::softmax),
+    microsoft("BiasGelu", [2, 2], 1, microsoft_fused::bias_activation),
+    microsoft("DequantizeLinear", [2, 3], 1, quantize::dequantize),
     microsoft("DynamicQuantizeLSTM", [3, 12], 3, recurrent::lstm),
     microsoft("DynamicQuantizeMatMul", [3, 5], 1, matmul::dynamic_quantize_matmul),
+    microsoft("EmbedLayerNormalization", [7, 9], 3, microsoft_fused::embed_layer_norm),
+    microsoft("FastGelu", [1, 2], 1, microsoft_fused::bias_activation),
     microsoft("FusedConv", [2, 4], 1, conv::fused_conv),
     microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
     microsoft("FusedMatMul", [2, 2], 1, matmul::fused_matmul),
+    microsoft("Gelu", [1, 1], 1, microsoft_fused::bias_activation),
     microsoft("MatMulIntegerToFloat", [4, 7], 1, matmul::matmul_integer_to_float),
+    microsoft("MatMulNBits", [3, 6], 1, microsoft_matmul_nbits::matmul_nbits),
     microsoft("QGemm", [6, 9], 1, gemm::gemm),
+    microsoft("QLinearAdd", [7, 8], 1, microsoft_quantized::binary),
     microsoft("QLinearAveragePool", [4, 5], 1, pool::average_pool),
+    microsoft("QLinearConcat", [3, MANY], 1, microsoft_quantized::concat),
     microsoft("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     microsoft("QLinearGlobalAveragePool", [4, 5], 1, pool::global_average_pool),
+    microsoft("QLinearLeakyRelu", [4, 5], 1, microsoft_quantized::unary),
+    microsoft("QLinearMul", [7, 8], 1, microsoft_quantized::binary),
+    microsoft("QLinearSigmoid", [4, 5], 1, microsoft_quantized::unary),
+    microsoft("QuantizeLinear", [2, 3], 1, quantize::quantize),
+    microsoft("QuickGelu", [1, 1], 1, microsoft_fused::bias_activation),
     microsoft("RotaryEmbedding", [4, 4], 1, rotary::microsoft_rotary),
     microsoft(
         "SimplifiedLayerNormalization",
@@ -138,6 +155,8 @@ pub const ENTRIES: &[Entry] = &[
     nchwc("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
     nchwc("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
     nchwc("MaxPool", [1, 1], 2, pool::max_pool),
+    nchwc("ReorderInput", [1, 1], 1, microsoft_fused::reorder),
+    nchwc("ReorderOutput", [1, 1], 1, microsoft_fused::reorder),
 ];
 
 /// The line for an operator. `ai.onnx` is the empty domain.
