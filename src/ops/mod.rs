@@ -25,6 +25,7 @@ pub mod quantize;
 pub mod microsoft_fused;
 pub mod microsoft_quantized;
 pub mod microsoft_matmul_nbits;
+pub mod microsoft_attention;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

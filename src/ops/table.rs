@@ -2,8 +2,8 @@
 
 use super::{
     Fault, NodeView, Operator, attention, batch_norm, conv, conv_transpose, detection, einsum, gemm, layer_norm,
-    matmul, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent,
-    rotary, softmax,
+    matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, normalization, pool,
+    quantize, recurrent, rotary, softmax,
 };
 
 /// What a builder gives.
@@ -113,6 +113,7 @@ pub const ENTRIES: &[Entry] = &[
         layer_norm::simplified_layer_norm,
     ),
     onnx("Softmax", [1, 1], 1, softmax::softmax),
+    microsoft("Attention", [2, 7], 2, microsoft_attention::projected_attention),
     microsoft("BiasGelu", [2, 2], 1, microsoft_fused::bias_activation),
     microsoft("DequantizeLinear", [2, 3], 1, quantize::dequantize),
     microsoft("DynamicQuantizeLSTM", [3, 12], 3, recurrent::lstm),
@@ -123,8 +124,21 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
     microsoft("FusedMatMul", [2, 2], 1, matmul::fused_matmul),
     microsoft("Gelu", [1, 1], 1, microsoft_fused::bias_activation),
+    microsoft(
+        "GroupQueryAttention",
+        [7, 14],
+        4,
+        microsoft_attention::group_query_attention,
+    ),
     microsoft("MatMulIntegerToFloat", [4, 7], 1, matmul::matmul_integer_to_float),
     microsoft("MatMulNBits", [3, 6], 1, microsoft_matmul_nbits::matmul_nbits),
+    microsoft(
+        "MultiHeadAttention",
+        [1, 10],
+        4,
+        microsoft_attention::multi_head_attention,
+    ),
+    microsoft("QAttention", [5, 9], 2, microsoft_attention::projected_attention),
     microsoft("QGemm", [6, 9], 1, gemm::gemm),
     microsoft("QLinearAdd", [7, 8], 1, microsoft_quantized::binary),
     microsoft("QLinearAveragePool", [4, 5], 1, pool::average_pool),
