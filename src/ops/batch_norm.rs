@@ -68,10 +68,9 @@ impl Operator for BatchNorm {
         let mut output = cx.shape(0).cloned();
         if let (Some(output), Some([channels]), false) =
             (&mut output, parameters.as_ref().map(Shape::dims), self.per_position)
+            && let Some(found) = output.dims_mut().get_mut(1)
         {
-            if let Some(found) = output.dims_mut().get_mut(1) {
-                *found = channels.clone();
-            }
+            *found = channels.clone();
         }
         let mut facts = vec![Fact::tensor(element, output)];
         for _ in 1..cx.output_count() {

@@ -192,14 +192,14 @@ pub(super) fn check_group(group: i64, what: &str, channels: &Dim) -> Result<(), 
 
 /// The rank of input and output, checked against the attributes; `None` when nothing says it.
 pub(super) fn rank_of(window: &Window, input: Option<&Shape>, weight: Option<&Shape>) -> Result<Option<usize>, Fault> {
-    if let (Some(input), Some(weight)) = (input, weight) {
-        if input.rank() != weight.rank() {
-            return Err(Fault::shape(format!(
-                "input {input} has rank {}, weight {weight} has rank {}; they must be equal",
-                input.rank(),
-                weight.rank()
-            )));
-        }
+    if let (Some(input), Some(weight)) = (input, weight)
+        && input.rank() != weight.rank()
+    {
+        return Err(Fault::shape(format!(
+            "input {input} has rank {}, weight {weight} has rank {}; they must be equal",
+            input.rank(),
+            weight.rank()
+        )));
     }
     let known = input.or(weight);
     let Some(rank) = known

@@ -82,10 +82,10 @@ impl Operator for NonMaxSuppression {
         expect_rank(cx, 0, "boxes", 3)?;
         expect_rank(cx, 1, "scores", 3)?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
-        if let (Some(boxes), Some(scores)) = (of(0, 1), of(1, 2)) {
-            if merged(&boxes, &scores).is_none() {
-                return Err(Fault::shape(format!("there are {boxes} boxes and scores for {scores}")));
-            }
+        if let (Some(boxes), Some(scores)) = (of(0, 1), of(1, 2))
+            && merged(&boxes, &scores).is_none()
+        {
+            return Err(Fault::shape(format!("there are {boxes} boxes and scores for {scores}")));
         }
         let boxes = of(0, 1).or_else(|| of(1, 2));
         // Left out, the limit is 0: nothing is chosen.

@@ -62,19 +62,19 @@ impl Operator for Gemm {
         };
         let left = matrix(cx.shape(0), "A", self.transpose_left)?;
         let right = matrix(cx.shape(self.right()), "B", self.transpose_right)?;
-        if let (Some([_, inner_left]), Some([inner_right, columns])) = (left, right) {
-            if merged(inner_left, inner_right).is_none() {
-                let fault = Fault::shape(format!(
-                    "inner dims differ: A gives {inner_left}, B takes {inner_right} (transA {}, transB {})",
-                    u8::from(self.transpose_left),
-                    u8::from(self.transpose_right)
-                ));
-                return Err(if columns == inner_left {
-                    fault.help(format!("transB = {} would fit", u8::from(!self.transpose_right)))
-                } else {
-                    fault
-                });
-            }
+        if let (Some([_, inner_left]), Some([inner_right, columns])) = (left, right)
+            && merged(inner_left, inner_right).is_none()
+        {
+            let fault = Fault::shape(format!(
+                "inner dims differ: A gives {inner_left}, B takes {inner_right} (transA {}, transB {})",
+                u8::from(self.transpose_left),
+                u8::from(self.transpose_right)
+            ));
+            return Err(if columns == inner_left {
+                fault.help(format!("transB = {} would fit", u8::from(!self.transpose_right)))
+            } else {
+                fault
+            });
         }
         let bias = cx.shape(self.bias());
         let rows = left.map_or_else(|| cx.fresh_dim(0, 0, 0, None), |[rows, _]| rows.clone());

@@ -126,12 +126,11 @@ impl Operator for LayerNorm {
                 )
             }
         };
-        if self.form.skips() {
-            if let (Some(shape), Some(skip)) = (shape, cx.shape(1)) {
-                if !may_stretch_to(skip, shape.dims()) {
-                    return Err(Fault::shape(format!("residual {skip} does not fit input {shape}")));
-                }
-            }
+        if self.form.skips()
+            && let (Some(shape), Some(skip)) = (shape, cx.shape(1))
+            && !may_stretch_to(skip, shape.dims())
+        {
+            return Err(Fault::shape(format!("residual {skip} does not fit input {shape}")));
         }
         let statistic = Fact::tensor(self.stash, statistics);
         let mut facts = vec![Fact::tensor(element, shape.cloned()), statistic.clone(), statistic];

@@ -82,12 +82,12 @@ impl Operator for ProjectedAttention {
         expect_rank(cx, 0, "input", 3)?;
         expect_rank(cx, 1, "weights", 2)?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
-        if let (Some(found), Some(wanted)) = (of(0, 2), of(1, 0)) {
-            if merged(&found, &wanted).is_none() {
-                return Err(Fault::shape(format!(
-                    "input has {found} elements for each token, weights take {wanted}"
-                )));
-            }
+        if let (Some(found), Some(wanted)) = (of(0, 2), of(1, 0))
+            && merged(&found, &wanted).is_none()
+        {
+            return Err(Fault::shape(format!(
+                "input has {found} elements for each token, weights take {wanted}"
+            )));
         }
         let hidden = self.hidden(cx.shape(1))?;
         let heads = Dim::from(self.heads);

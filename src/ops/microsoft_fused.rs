@@ -21,10 +21,10 @@ pub(super) fn bias_activation(_node: &NodeView<'_>) -> Built {
 
 impl Operator for BiasActivation {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        if let (Some(shape), Some(bias)) = (cx.shape(0), cx.shape(1)) {
-            if !may_stretch_to(bias, shape.dims()) {
-                return Err(Fault::shape(format!("bias {bias} does not fit input {shape}")));
-            }
+        if let (Some(shape), Some(bias)) = (cx.shape(0), cx.shape(1))
+            && !may_stretch_to(bias, shape.dims())
+        {
+            return Err(Fault::shape(format!("bias {bias} does not fit input {shape}")));
         }
         Ok(vec![Fact::tensor(cx.element(0), cx.shape(0).cloned())])
     }
