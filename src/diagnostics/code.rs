@@ -100,6 +100,7 @@ codes! {
     DeprecatedOperator "0212" "deprecated-operator" Note "the operator was withdrawn by the operator set that is imported";
     RecursiveFunction "0213" "recursive-function" Error "a function calls itself";
     OperatorWithoutRule "0214" "operator-without-rule" Warning "the operator exists but has no rule here";
+    NonstandardAttribute "0215" "nonstandard-attribute" Warning "an attribute is written in a form that runtimes refuse";
     ShapeMismatch "0301" "shape-mismatch" Error "shapes do not fit together";
     DeclaredShapeWrong "0302" "declared-shape-wrong" Warning "the file declares another shape than the one computed";
     UnboundDim "0303" "unbound-dim" Warning "a free dim has no value, so numbers that need it are missing";
@@ -123,7 +124,10 @@ impl Code {
     /// Finds a code by number (`DL0204`, case-insensitive) or name.
     #[must_use]
     pub fn find(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|code| code.number().eq_ignore_ascii_case(text) || code.name() == text)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.number().eq_ignore_ascii_case(text) || code.name() == text)
     }
 }
 

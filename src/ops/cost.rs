@@ -37,6 +37,14 @@ impl Cost {
         Some(Self { flops, backward_flops: backward * gradients, ..Self::moved(cx)? })
     }
 
+    /// Reads every input and writes every output; `macs` MACs and `other` further operations forward,
+    /// `backward_flops` operations backward in all.
+    #[must_use]
+    pub fn composed(cx: &CostCx<'_>, macs: Dim, other: &Dim, backward_flops: Dim) -> Option<Self> {
+        let flops = &macs * 2 + other;
+        Some(Self { macs, flops, backward_flops, ..Self::moved(cx)? })
+    }
+
     /// `per_element` operations for each element of the first output, and as many backward for each input that needs a
     /// gradient.
     #[must_use]

@@ -5,13 +5,34 @@
 //! To add one: a file here with a type that implements [`Operator`], and a line in [`table`].
 
 pub mod attributes;
+pub mod attention;
+pub mod batch_norm;
 mod control_flow;
+pub mod conv;
+pub mod conv_transpose;
 pub mod cost;
+pub mod detection;
+pub mod einsum;
+pub mod gemm;
+pub mod layer_norm;
+pub mod matmul;
 mod merge;
+pub mod microsoft_attention;
+pub mod microsoft_fused;
+pub mod microsoft_matmul_nbits;
+pub mod microsoft_quantized;
+pub mod normalization;
+mod operands;
+pub mod pool;
+pub mod quantize;
+pub mod recurrent;
+pub mod rotary;
 mod sequence;
+pub mod softmax;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod window;
 
 use std::fmt;
 
@@ -39,7 +60,11 @@ impl Fault {
     /// A fault of this kind.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: None }
+        Self {
+            code,
+            message: message.into(),
+            help: None,
+        }
     }
 
     /// Shapes that do not fit together.
@@ -104,7 +129,8 @@ pub trait Operator: fmt::Debug + Send + Sync {
         Role::Data
     }
 
-    /// For a stored tensor that packs its weights (several in a byte): how many it holds.
+    /// How many parameters an input holds where it is stored; `None` where that is its number of elements. Operators
+    /// that read several parameters out of one stored element say it here.
     fn stored_elements(&self, _input: usize) -> Option<Dim> {
         None
     }
@@ -197,7 +223,8 @@ impl<'a> InferCx<'a> {
     /// Whether an input is given and holds no element (an empty constant counts as not given in `Resize` and others).
     #[must_use]
     pub fn is_empty(&self, input: usize) -> bool {
-        self.shape(input).is_some_and(|shape| shape.elements().as_const() == Some(0))
+        self.shape(input)
+            .is_some_and(|shape| shape.elements().as_const() == Some(0))
     }
 
     /// A symbol for an output dim that depends on values; see [`Host::fresh_dim`].

@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator, control_flow, sequence};
+use super::{Fault, NodeView, Operator, attention, batch_norm, control_flow, conv, conv_transpose, detection, einsum, gemm, layer_norm, matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent, rotary, sequence, softmax};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -27,23 +27,82 @@ pub struct Entry {
 /// Any number.
 const MANY: usize = usize::MAX;
 
-const fn onnx(
+const fn onnx(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
+    Entry {
+        domain: "",
+        name,
+        min_inputs: inputs[0],
+        max_inputs: inputs[1],
+        max_outputs,
+        withdrawn: i64::MAX,
+        build,
+    }
+}
+
+const fn microsoft(
     name: &'static str,
     inputs: [usize; 2],
     max_outputs: usize,
     build: fn(&NodeView<'_>) -> Built,
 ) -> Entry {
-    Entry { domain: "", name, min_inputs: inputs[0], max_inputs: inputs[1], max_outputs, withdrawn: i64::MAX, build }
+    Entry {
+        domain: "com.microsoft",
+        ..onnx(name, inputs, max_outputs, build)
+    }
+}
+
+const fn nchwc(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
+    Entry {
+        domain: "com.microsoft.nchwc",
+        ..onnx(name, inputs, max_outputs, build)
+    }
 }
 
 /// Every operator with a rule, sorted by domain and name.
 pub const ENTRIES: &[Entry] = &[
+    onnx("Attention", [3, 7], 4, attention::attention),
+    onnx("AveragePool", [1, 1], 1, pool::average_pool),
+    onnx("BatchNormalization", [5, 5], 5, batch_norm::batch_norm),
     onnx("ConcatFromSequence", [1, 1], 1, sequence::sequence),
+    onnx("Conv", [2, 3], 1, conv::conv),
+    onnx("ConvInteger", [2, 4], 1, conv::conv_integer),
+    onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
+    onnx("DeformConv", [3, 5], 1, conv::deform_conv),
+    onnx("DequantizeLinear", [2, 3], 1, quantize::dequantize),
+    onnx("DynamicQuantizeLinear", [1, 1], 3, quantize::dynamic_quantize),
+    onnx("Einsum", [1, MANY], 1, einsum::einsum),
+    onnx("GRU", [3, 6], 2, recurrent::gru),
+    onnx("Gemm", [2, 3], 1, gemm::gemm),
+    onnx("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
+    onnx("GlobalLpPool", [1, 1], 1, pool::global_norm_pool),
+    onnx("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
+    onnx("GroupNormalization", [3, 3], 1, normalization::group_norm),
+    onnx("Hardmax", [1, 1], 1, softmax::softmax),
     onnx("If", [1, 1], MANY, control_flow::if_then_else),
+    onnx("InstanceNormalization", [3, 3], 1, normalization::instance_norm),
+    onnx("LRN", [1, 1], 1, normalization::local_response_norm),
+    onnx("LSTM", [3, 8], 3, recurrent::lstm),
+    onnx("LayerNormalization", [2, 3], 3, layer_norm::layer_norm),
+    onnx("LogSoftmax", [1, 1], 1, softmax::softmax),
     onnx("Loop", [0, MANY], MANY, control_flow::loop_body),
+    onnx("LpNormalization", [1, 1], 1, normalization::lp_norm),
+    onnx("LpPool", [1, 1], 1, pool::norm_pool),
+    onnx("MatMul", [2, 2], 1, matmul::matmul),
+    onnx("MatMulInteger", [2, 4], 1, matmul::matmul_integer),
+    onnx("MaxPool", [1, 1], 2, pool::max_pool),
+    onnx("MaxUnpool", [2, 3], 1, pool::max_unpool),
+    onnx("MeanVarianceNormalization", [1, 1], 1, normalization::mean_variance_norm),
+    onnx("NonMaxSuppression", [2, 5], 1, detection::non_max_suppression),
     onnx("Optional", [0, 1], 1, sequence::optional),
     onnx("OptionalGetElement", [1, 1], 1, sequence::optional),
     onnx("OptionalHasElement", [0, 1], 1, sequence::optional),
+    onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
+    onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
+    onnx("QuantizeLinear", [2, 3], 1, quantize::quantize),
+    onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
+    onnx("RNN", [3, 6], 2, recurrent::rnn),
+    onnx("RoiAlign", [3, 3], 1, detection::roi_align),
+    onnx("RotaryEmbedding", [3, 4], 1, rotary::rotary),
     onnx("Scan", [1, MANY], MANY, control_flow::scan),
     onnx("SequenceAt", [2, 2], 1, sequence::sequence),
     onnx("SequenceConstruct", [1, MANY], 1, sequence::sequence),
@@ -52,14 +111,69 @@ pub const ENTRIES: &[Entry] = &[
     onnx("SequenceInsert", [2, 3], 1, sequence::sequence),
     onnx("SequenceLength", [1, 1], 1, sequence::sequence),
     onnx("SequenceMap", [1, MANY], MANY, control_flow::sequence_map),
+    onnx("SimplifiedLayerNormalization", [2, 2], 2, layer_norm::simplified_layer_norm),
+    onnx("Softmax", [1, 1], 1, softmax::softmax),
     onnx("SplitToSequence", [1, 2], 1, sequence::sequence),
+    microsoft("Attention", [2, 7], 2, microsoft_attention::projected_attention),
+    microsoft("BiasGelu", [2, 2], 1, microsoft_fused::bias_activation),
+    microsoft("DequantizeLinear", [2, 3], 1, quantize::dequantize),
+    microsoft("DynamicQuantizeLSTM", [3, 12], 3, recurrent::lstm),
+    microsoft("DynamicQuantizeMatMul", [3, 5], 1, matmul::dynamic_quantize_matmul),
+    microsoft("EmbedLayerNormalization", [7, 9], 3, microsoft_fused::embed_layer_norm),
+    microsoft("FastGelu", [1, 2], 1, microsoft_fused::bias_activation),
+    microsoft("FusedConv", [2, 4], 1, conv::fused_conv),
+    microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
+    microsoft("FusedMatMul", [2, 2], 1, matmul::fused_matmul),
+    microsoft("Gelu", [1, 1], 1, microsoft_fused::bias_activation),
+    microsoft("GroupQueryAttention", [7, 14], 4, microsoft_attention::group_query_attention),
+    microsoft("MatMulIntegerToFloat", [4, 7], 1, matmul::matmul_integer_to_float),
+    microsoft("MatMulNBits", [3, 6], 1, microsoft_matmul_nbits::matmul_nbits),
+    microsoft("MultiHeadAttention", [1, 10], 4, microsoft_attention::multi_head_attention),
+    microsoft("QAttention", [5, 9], 2, microsoft_attention::projected_attention),
+    microsoft("QGemm", [6, 9], 1, gemm::gemm),
+    microsoft("QLinearAdd", [7, 8], 1, microsoft_quantized::binary),
+    microsoft("QLinearAveragePool", [4, 5], 1, pool::average_pool),
+    microsoft("QLinearConcat", [3, MANY], 1, microsoft_quantized::concat),
+    microsoft("QLinearConv", [8, 9], 1, conv::qlinear_conv),
+    microsoft("QLinearGlobalAveragePool", [4, 5], 1, pool::global_average_pool),
+    microsoft("QLinearLeakyRelu", [4, 5], 1, microsoft_quantized::unary),
+    microsoft("QLinearMul", [7, 8], 1, microsoft_quantized::binary),
+    microsoft("QLinearSigmoid", [4, 5], 1, microsoft_quantized::unary),
+    microsoft("QuantizeLinear", [2, 3], 1, quantize::quantize),
+    microsoft("QuickGelu", [1, 1], 1, microsoft_fused::bias_activation),
+    microsoft("RotaryEmbedding", [4, 4], 1, rotary::microsoft_rotary),
+    microsoft("SimplifiedLayerNormalization", [2, 2], 2, layer_norm::simplified_layer_norm),
+    microsoft("SkipLayerNormalization", [3, 5], 4, layer_norm::skip_layer_norm),
+    microsoft("SkipSimplifiedLayerNormalization", [3, 4], 4, layer_norm::skip_simplified_layer_norm),
+    nchwc("AveragePool", [1, 1], 1, pool::average_pool),
+    nchwc("Conv", [2, 4], 1, conv::blocked_conv),
+    nchwc("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
+    nchwc("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
+    nchwc("MaxPool", [1, 1], 2, pool::max_pool),
+    nchwc("ReorderInput", [1, 1], 1, microsoft_fused::reorder),
+    nchwc("ReorderOutput", [1, 1], 1, microsoft_fused::reorder),
 ];
 
 /// The line for an operator. `ai.onnx` is the empty domain.
 #[must_use]
 pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     let domain = if domain == "ai.onnx" { "" } else { domain };
-    ENTRIES.iter().find(|entry| entry.domain == domain && entry.name == name)
+    let index = ENTRIES
+        .binary_search_by(|entry| (entry.domain, entry.name).cmp(&(domain, name)))
+        .ok()?;
+    ENTRIES.get(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENTRIES, find};
+
+    #[test]
+    fn lines_are_sorted_and_found() {
+        assert!(ENTRIES.is_sorted_by(|left, right| (left.domain, left.name) < (right.domain, right.name)));
+        assert_eq!(find("ai.onnx", "Conv").map(|entry| entry.domain), Some(""));
+        assert!(find("", "NoSuchOperator").is_none());
+    }
 }
 
 /// Whether any operator of the domain has a rule.

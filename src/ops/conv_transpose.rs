@@ -1,0 +1,221 @@
+//! Transposed convolutions: every input element is multiplied with the whole kernel. Counted by their input.
+
+use super::conv::{check_group, kernel_dims, rank_of};
+use super::operands::{agreed, at_least, common_element, count};
+use super::table::Built;
+use super::window::Window;
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use crate::diagnostics::Code;
+use crate::ir::dim::Dim;
+use crate::ir::fact::Fact;
+use crate::ir::shape::{Shape, product};
+
+/// `ConvTranspose`.
+#[derive(Clone, Debug)]
+pub struct ConvTranspose {
+    /// The window; its kernel is the weight's where the attribute is left out.
+    pub window: Window,
+    /// Number of groups that channels are split into.
+    pub group: i64,
+    /// Further elements behind each spatial axis; empty for none.
+    pub output_padding: Vec<i64>,
+    /// Extents of the output that decide the padding; all axes or the spatial ones.
+    pub output_shape: Vec<i64>,
+}
+
+/// `ConvTranspose`.
+pub(super) fn conv_transpose(node: &NodeView<'_>) -> Built {
+    let list = |name: &str, least: i64| -> Result<Vec<i64>, Fault> {
+        let values = node.ints(name)?.unwrap_or_default();
+        at_least(name, &values, least)?;
+        Ok(values)
+    };
+    Ok(Box::new(ConvTranspose {
+        window: Window::read(node)?,
+        group: count("group", node.int_or("group", 1)?)?,
+        output_padding: list("output_padding", 0)?,
+        output_shape: list("output_shape", 1)?,
+    }))
+}
+
+impl ConvTranspose {
+    /// The last `spatial` numbers of `output_shape`, where it is given.
+    fn stated_extents(&self, spatial: usize, cx: &mut InferCx<'_>) -> Result<Option<&[i64]>, Fault> {
+        let stated = self.output_shape.as_slice();
+        if stated.is_empty() {
+            return Ok(None);
+        }
+        let surplus = stated.len().checked_sub(spatial);
+        if surplus == Some(2) {
+            cx.remark(
+                Fault::new(
+                    Code::NonstandardAttribute,
+                    format!(
+                        "attribute output_shape {stated:?} gives batch and channels too; only its last {spatial} \
+                         numbers are used"
+                    ),
+                )
+                .help("give the spatial extents alone: runtimes refuse this form"),
+            );
+        } else if surplus != Some(0) {
+            return Err(Fault::attribute(format!(
+                "attribute output_shape {stated:?} holds {} numbers; for {spatial} spatial axes {spatial} are allowed",
+                stated.len()
+            )));
+        }
+        Ok(surplus.and_then(|surplus| stated.get(surplus..)))
+    }
+
+    fn output_padding(&self, spatial: usize) -> Result<Vec<i64>, Fault> {
+        match self.output_padding.len() {
+            0 => Ok(vec![0; spatial]),
+            length if length == spatial => Ok(self.output_padding.clone()),
+            length => Err(Fault::attribute(format!(
+                "attribute output_padding {:?} holds {length} numbers; for {spatial} spatial axes {spatial} are allowed",
+                self.output_padding
+            ))),
+        }
+    }
+}
+
+impl Operator for ConvTranspose {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let element = common_element(cx, &[0, 1, 2])?;
+        let (input, weight) = (cx.shape(0), cx.shape(1));
+        let Some(rank) = rank_of(&self.window, input, weight)? else {
+            return Ok(vec![Fact::tensor(element, None)]);
+        };
+        let spatial = rank.saturating_sub(2);
+        if let (Some(found), Some(wanted)) = (
+            input.and_then(|input| input.dim(1)),
+            weight.and_then(|weight| weight.dim(0)),
+        ) {
+            if found.is_eq(wanted) == Some(false) {
+                return Err(Fault::shape(format!(
+                    "input has {found} channels, weight wants {wanted}"
+                )));
+            }
+            check_group(self.group, "input channels", wanted)?;
+        }
+        let kernel = kernel_dims(&self.window, weight)?;
+        let bias = cx.shape(2).and_then(|bias| bias.dim(0));
+        let filters = match (weight.and_then(|weight| weight.dim(1)), bias) {
+            (Some(each), Some(bias)) => Some(agreed(
+                "output channels of weight and bias",
+                &(each * i128::from(self.group)),
+                bias,
+            )?),
+            (Some(each), None) => Some(each * i128::from(self.group)),
+            (None, bias) => bias.cloned(),
+        };
+        let stated = self.stated_extents(spatial, cx)?;
+        let output_padding = self.output_padding(spatial)?;
+        let mut dims = vec![
+            input
+                .and_then(|input| input.dim(0))
+                .cloned()
+                .unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None)),
+            filters.unwrap_or_else(|| cx.fresh_dim(0, 1, 0, None)),
+        ];
+        for (axis, &further) in output_padding.iter().enumerate() {
+            let at = axis.saturating_add(2);
+            let found = input.and_then(|input| input.dim(at));
+            let extent = match (stated.and_then(|stated| stated.get(axis)), found) {
+                (Some(&stated), _) => Dim::from(stated),
+                (None, Some(found)) => match kernel.as_ref().and_then(|kernel| kernel.get(axis)) {
+                    Some(kernel) => self.window.transposed_extent(axis, found, kernel, further)?,
+                    None => cx.fresh_dim(0, at, 0, None),
+                },
+                (None, None) => cx.fresh_dim(0, at, 0, None),
+            };
+            dims.push(extent);
+        }
+        Ok(vec![Fact::tensor(element, Shape::new(dims))])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        let macs = cx.elements_in(0)? * product(cx.shape_in(1)?.dims().get(1..)?);
+        let other = if cx.has(2) { cx.elements_out(0)? } else { Dim::ZERO };
+        Cost::product(cx, macs, &other, [0, 1, 2])
+    }
+
+    fn role(&self, input: usize) -> Role {
+        if input == 0 { Role::Data } else { Role::Weight }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::dim::Dim;
+    use crate::ops::testing::{dims, float, op};
+
+    #[test]
+    fn output_padding_widens_the_output() {
+        let node = op("ConvTranspose")
+            .ints("strides", &[2, 2])
+            .ints("pads", &[1; 4])
+            .ints("output_padding", &[1, 1]);
+        assert_eq!(node.dims(&[float(&[1, 1, 3, 3]), float(&[1, 1, 3, 3])]), "1×1×6×6");
+    }
+
+    #[test]
+    fn same_padding_multiplies_by_the_stride() {
+        let node = op("ConvTranspose")
+            .ints("strides", &[2, 2])
+            .string("auto_pad", "SAME_UPPER");
+        assert_eq!(node.dims(&[float(&[1, 1, 5, 5]), float(&[1, 1, 3, 3])]), "1×1×10×10");
+    }
+
+    #[test]
+    fn output_shape_decides_the_extents_and_not_the_macs() {
+        let node = || {
+            op("ConvTranspose")
+                .ints("strides", &[2, 2])
+                .ints("output_shape", &[32, 32])
+        };
+        let inputs = [float(&[1, 1, 16, 16]), float(&[1, 1, 3, 3])];
+        assert_eq!(node().dims(&inputs), "1×1×32×32");
+        assert_eq!(node().cost(&inputs).macs, Dim::constant(2_304));
+    }
+
+    #[test]
+    fn output_shape_with_all_dims_is_remarked() {
+        let inputs = [Some(float(&[1, 1, 16, 16])), Some(float(&[1, 1, 3, 3]))];
+        let four = op("ConvTranspose")
+            .ints("strides", &[2, 2])
+            .ints("output_shape", &[1, 1, 32, 32]);
+        let (facts, remarks, _) = four.run_optional(&inputs).unwrap();
+        assert_eq!(dims(&facts[0]), "1×1×32×32");
+        assert_eq!(remarks[0].code.name(), "nonstandard-attribute");
+        let two = op("ConvTranspose")
+            .ints("strides", &[2, 2])
+            .ints("output_shape", &[32, 32]);
+        assert!(two.run_optional(&inputs).unwrap().1.is_empty());
+        let three = op("ConvTranspose")
+            .ints("strides", &[2, 2])
+            .ints("output_shape", &[1, 32, 32]);
+        assert!(three.run_optional(&inputs).is_err());
+    }
+
+    #[test]
+    fn macs_are_counted_by_input_positions() {
+        let node = || op("ConvTranspose").ints("strides", &[2, 2]);
+        let inputs = [float(&[1, 3, 2, 2]), float(&[3, 1, 2, 2]), float(&[1])];
+        assert_eq!(node().dims(&inputs), "1×1×4×4");
+        let cost = node().cost(&inputs);
+        assert_eq!((cost.macs, cost.flops), (Dim::constant(48), Dim::constant(2 * 48 + 16)));
+        let cost = op("ConvTranspose").cost(&[float(&[1, 32, 1, 1]), float(&[32, 1, 3, 3])]);
+        assert_eq!(cost.macs, Dim::constant(288));
+    }
+
+    #[test]
+    fn depthwise_transposed_conv_divides_by_the_groups_once() {
+        let node = op("ConvTranspose")
+            .int("group", 4)
+            .ints("strides", &[2, 2])
+            .ints("pads", &[1; 4])
+            .ints("output_padding", &[1, 1]);
+        let cost = node.cost(&[float(&[2, 4, 8, 8]), float(&[4, 1, 3, 3]), float(&[4])]);
+        assert_eq!((cost.macs, cost.flops), (Dim::constant(4_608), Dim::constant(11_264)));
+    }
+}

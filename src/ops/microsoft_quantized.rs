@@ -1,0 +1,197 @@
+//! Quantised elementwise operators of `com.microsoft`: `QLinearAdd` and `QLinearMul`, `QLinearSigmoid` and
+//! `QLinearLeakyRelu`, `QLinearConcat`. Each dequantises, computes and quantises in one kernel; only the operation
+//! and the quantisation of its output are counted. Convolutions, products and pools are with their float forms.
+
+use super::normalization::expect_axis;
+use super::operands::{broadcast, merged};
+use super::quantize::QUANTIZE;
+use super::table::Built;
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use crate::ir::dim::Dim;
+use crate::ir::fact::Fact;
+use crate::ir::shape::Shape;
+
+/// `QLinearAdd`, `QLinearMul`: a and b with scale and zero point each, scale and zero point of the output.
+#[derive(Clone, Debug)]
+pub struct QuantizedBinary;
+
+/// `QLinearAdd`, `QLinearMul`.
+pub(super) fn binary(_node: &NodeView<'_>) -> Built {
+    Ok(Box::new(QuantizedBinary))
+}
+
+impl Operator for QuantizedBinary {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let element = cx.element(7).or_else(|| cx.element(0)).or_else(|| cx.element(3));
+        let (Some(left), Some(right)) = (cx.shape(0), cx.shape(3)) else {
+            return Ok(vec![Fact::tensor(element, None)]);
+        };
+        match broadcast(left.dims(), right.dims()) {
+            Some(dims) => Ok(vec![Fact::tensor(element, Shape::new(dims))]),
+            None => Err(Fault::shape(format!("shapes {left} and {right} do not broadcast"))),
+        }
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        Cost::elementwise(cx, 1 + QUANTIZE)
+    }
+
+    fn role(&self, input: usize) -> Role {
+        if matches!(input, 0 | 3) {
+            Role::Data
+        } else {
+            Role::Setting
+        }
+    }
+}
+
+/// `QLinearSigmoid`, `QLinearLeakyRelu`: x, its scale and zero point, scale and zero point of the output.
+#[derive(Clone, Debug)]
+pub struct QuantizedUnary;
+
+/// `QLinearSigmoid`, `QLinearLeakyRelu`.
+pub(super) fn unary(_node: &NodeView<'_>) -> Built {
+    Ok(Box::new(QuantizedUnary))
+}
+
+impl Operator for QuantizedUnary {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        Ok(vec![Fact::tensor(cx.element(0), cx.shape(0).cloned())])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        Cost::elementwise(cx, 1 + QUANTIZE)
+    }
+
+    fn role(&self, input: usize) -> Role {
+        if input == 0 { Role::Data } else { Role::Setting }
+    }
+}
+
+/// `QLinearConcat`: scale and zero point of the output, then tensor, scale and zero point of each part.
+#[derive(Clone, Debug)]
+pub struct QuantizedConcat {
+    /// The axis along which the parts are joined.
+    pub axis: i64,
+}
+
+/// `QLinearConcat`.
+pub(super) fn concat(node: &NodeView<'_>) -> Built {
+    Ok(Box::new(QuantizedConcat {
+        axis: node.int("axis")?.ok_or_else(|| node.missing("axis"))?,
+    }))
+}
+
+impl Operator for QuantizedConcat {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let element = cx.element(1).or_else(|| cx.element(2));
+        let parts: Vec<_> = (2..cx.input_count()).step_by(3).map(|input| cx.shape(input)).collect();
+        let Some(first) = parts.iter().copied().flatten().next() else {
+            return Ok(vec![Fact::tensor(element, None)]);
+        };
+        let axis = expect_axis(first, "axis", self.axis)?;
+        let mut dims = first.dims().to_vec();
+        let mut joined = Some(Dim::ZERO);
+        for part in &parts {
+            let Some(part) = part else {
+                joined = None;
+                continue;
+            };
+            if part.rank() != first.rank() {
+                return Err(Fault::shape(format!("parts {first} and {part} differ in rank")));
+            }
+            for (index, (dim, found)) in dims.iter_mut().zip(part.dims()).enumerate() {
+                if index == axis {
+                    joined = joined.map(|joined| joined + found);
+                } else {
+                    *dim = merged(dim, found).ok_or_else(|| {
+                        Fault::shape(format!(
+                            "parts {first} and {part} differ in dim {index}, which is not joined"
+                        ))
+                    })?;
+                }
+            }
+        }
+        let joined = joined.unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None));
+        if let Some(dim) = dims.get_mut(axis) {
+            *dim = joined;
+        }
+        Ok(vec![Fact::tensor(element, Shape::new(dims))])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        Cost::elementwise(cx, QUANTIZE)
+    }
+
+    fn role(&self, input: usize) -> Role {
+        if input >= 2 && input % 3 == 2 {
+            Role::Data
+        } else {
+            Role::Setting
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::dim::Dim;
+    use crate::ir::element_type::ElementType;
+    use crate::ir::fact::Fact;
+    use crate::ops::testing::{TestNode, float, op, typed};
+
+    fn microsoft(name: &str) -> TestNode {
+        op(name).domain("com.microsoft")
+    }
+
+    fn part(dims: &[i128]) -> [Fact; 3] {
+        [
+            typed(ElementType::Uint8, dims),
+            float(&[]),
+            typed(ElementType::Uint8, &[]),
+        ]
+    }
+
+    #[test]
+    fn quantised_sum_broadcasts() {
+        let inputs = [&part(&[1, 4, 6, 6])[..], &part(&[4, 1, 1]), &part(&[])[1..]].concat();
+        assert_eq!(
+            microsoft("QLinearAdd").run(&inputs).unwrap(),
+            [typed(ElementType::Uint8, &[1, 4, 6, 6])]
+        );
+        assert_eq!(microsoft("QLinearMul").cost(&inputs).flops, Dim::constant(3 * 144));
+        let inputs = [&part(&[4])[..], &part(&[3]), &part(&[])[1..]].concat();
+        assert_eq!(
+            microsoft("QLinearAdd").run(&inputs).unwrap_err().message,
+            "shapes 4 and 3 do not broadcast"
+        );
+    }
+
+    #[test]
+    fn quantised_activations_keep_the_shape() {
+        let inputs = [&part(&[2, 3])[..], &part(&[])[1..]].concat();
+        assert_eq!(
+            microsoft("QLinearSigmoid").run(&inputs).unwrap(),
+            [typed(ElementType::Uint8, &[2, 3])]
+        );
+        assert_eq!(microsoft("QLinearLeakyRelu").dims(&inputs), "2×3");
+    }
+
+    #[test]
+    fn quantised_parts_are_joined_along_the_axis() {
+        let inputs = [&part(&[])[1..], &part(&[1, 4, 6]), &part(&[1, 5, 6])].concat();
+        assert_eq!(microsoft("QLinearConcat").int("axis", 1).dims(&inputs), "1×9×6");
+        assert!(microsoft("QLinearConcat").int("axis", 2).run(&inputs).is_err());
+        assert!(microsoft("QLinearConcat").int("axis", 3).run(&inputs).is_err());
+    }
+
+    #[test]
+    fn quantised_pools_read_settings_beside_their_data() {
+        let inputs = [&part(&[1, 4, 6, 6])[..], &part(&[])[1..]].concat();
+        let pool = microsoft("QLinearAveragePool")
+            .ints("kernel_shape", &[2, 2])
+            .ints("strides", &[2, 2]);
+        assert_eq!(pool.run(&inputs).unwrap(), [typed(ElementType::Uint8, &[1, 4, 3, 3])]);
+        let last = microsoft("QLinearGlobalAveragePool").int("channels_last", 1);
+        assert_eq!(last.dims(&inputs), "1×1×1×6");
+    }
+}
