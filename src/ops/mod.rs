@@ -5,8 +5,25 @@
 //! To add one: a file here with a type that implements [`Operator`], and a line in [`table`].
 
 pub mod attributes;
+mod axes;
+mod binary;
+mod broadcast;
+mod cast;
+mod concat;
+mod constant;
 pub mod cost;
+mod expand;
+mod gather;
+mod reshape;
+mod scalar;
+mod shape_of;
+mod slice;
+mod split;
+mod squeeze;
 pub mod table;
+mod transpose;
+mod unary;
+mod values;
 #[cfg(test)]
 pub(crate) mod testing;
 

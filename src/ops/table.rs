@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator};
+use super::{Fault, NodeView, Operator, binary, cast, concat, constant, expand, gather, reshape, shape_of, slice, split, squeeze, transpose, unary};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -36,14 +36,115 @@ const fn onnx(
     Entry { domain: "", name, min_inputs: inputs[0], max_inputs: inputs[1], max_outputs, withdrawn: i64::MAX, build }
 }
 
+impl Entry {
+    /// The same line for an operator that a version withdrew.
+    const fn withdrawn(mut self, version: i64) -> Self {
+        self.withdrawn = version;
+        self
+    }
+}
+
 /// Every operator with a rule, sorted by domain and name.
-pub const ENTRIES: &[Entry] = &[];
+pub const ENTRIES: &[Entry] = &[
+    onnx("Abs", [1, 1], 1, unary::unary),
+    onnx("Acos", [1, 1], 1, unary::unary),
+    onnx("Acosh", [1, 1], 1, unary::unary),
+    onnx("Add", [2, 2], 1, binary::binary),
+    onnx("And", [2, 2], 1, binary::binary),
+    onnx("Asin", [1, 1], 1, unary::unary),
+    onnx("Asinh", [1, 1], 1, unary::unary),
+    onnx("Atan", [1, 1], 1, unary::unary),
+    onnx("Atanh", [1, 1], 1, unary::unary),
+    onnx("BitCast", [1, 1], 1, cast::bit_cast),
+    onnx("BitShift", [2, 2], 1, binary::binary),
+    onnx("BitwiseAnd", [2, 2], 1, binary::binary),
+    onnx("BitwiseNot", [1, 1], 1, unary::unary),
+    onnx("BitwiseOr", [2, 2], 1, binary::binary),
+    onnx("BitwiseXor", [2, 2], 1, binary::binary),
+    onnx("Cast", [1, 1], 1, cast::cast),
+    onnx("CastLike", [2, 2], 1, cast::cast_like),
+    onnx("Ceil", [1, 1], 1, unary::unary),
+    onnx("Celu", [1, 1], 1, unary::unary),
+    onnx("Clip", [1, 3], 1, unary::clip),
+    onnx("Concat", [1, MANY], 1, concat::concat),
+    onnx("Constant", [0, 0], 1, constant::constant),
+    onnx("ConstantOfShape", [1, 1], 1, constant::constant_of_shape),
+    onnx("Cos", [1, 1], 1, unary::unary),
+    onnx("Cosh", [1, 1], 1, unary::unary),
+    onnx("DepthToSpace", [1, 1], 1, transpose::depth_to_space),
+    onnx("Div", [2, 2], 1, binary::binary),
+    onnx("Elu", [1, 1], 1, unary::unary),
+    onnx("Equal", [2, 2], 1, binary::binary),
+    onnx("Erf", [1, 1], 1, unary::unary),
+    onnx("Exp", [1, 1], 1, unary::unary),
+    onnx("Expand", [2, 2], 1, expand::expand),
+    onnx("EyeLike", [1, 1], 1, constant::eye_like),
+    onnx("Flatten", [1, 1], 1, reshape::flatten),
+    onnx("Floor", [1, 1], 1, unary::unary),
+    onnx("Gather", [2, 2], 1, gather::gather),
+    onnx("GatherElements", [2, 2], 1, gather::gather_elements),
+    onnx("GatherND", [2, 2], 1, gather::gather_nd),
+    onnx("Gelu", [1, 1], 1, unary::unary),
+    onnx("Greater", [2, 2], 1, binary::binary),
+    onnx("GreaterOrEqual", [2, 2], 1, binary::binary),
+    onnx("HardSigmoid", [1, 1], 1, unary::unary),
+    onnx("HardSwish", [1, 1], 1, unary::unary),
+    onnx("Identity", [1, 1], 1, cast::identity),
+    onnx("IsInf", [1, 1], 1, unary::unary),
+    onnx("IsNaN", [1, 1], 1, unary::unary),
+    onnx("LeakyRelu", [1, 1], 1, unary::unary),
+    onnx("Less", [2, 2], 1, binary::binary),
+    onnx("LessOrEqual", [2, 2], 1, binary::binary),
+    onnx("Log", [1, 1], 1, unary::unary),
+    onnx("Max", [1, MANY], 1, binary::variadic),
+    onnx("Mean", [1, MANY], 1, binary::variadic),
+    onnx("Min", [1, MANY], 1, binary::variadic),
+    onnx("Mish", [1, 1], 1, unary::unary),
+    onnx("Mod", [2, 2], 1, binary::binary),
+    onnx("Mul", [2, 2], 1, binary::binary),
+    onnx("Neg", [1, 1], 1, unary::unary),
+    onnx("Not", [1, 1], 1, unary::unary),
+    onnx("Or", [2, 2], 1, binary::binary),
+    onnx("PRelu", [2, 2], 1, unary::prelu),
+    onnx("Pow", [2, 2], 1, binary::binary),
+    onnx("Reciprocal", [1, 1], 1, unary::unary),
+    onnx("Relu", [1, 1], 1, unary::unary),
+    onnx("Reshape", [1, 2], 1, reshape::reshape),
+    onnx("Round", [1, 1], 1, unary::unary),
+    onnx("Selu", [1, 1], 1, unary::unary),
+    onnx("Shape", [1, 1], 1, shape_of::shape),
+    onnx("Shrink", [1, 1], 1, unary::unary),
+    onnx("Sigmoid", [1, 1], 1, unary::unary),
+    onnx("Sign", [1, 1], 1, unary::unary),
+    onnx("Sin", [1, 1], 1, unary::unary),
+    onnx("Sinh", [1, 1], 1, unary::unary),
+    onnx("Size", [1, 1], 1, shape_of::size),
+    onnx("Slice", [1, 5], 1, slice::slice),
+    onnx("Softplus", [1, 1], 1, unary::unary),
+    onnx("Softsign", [1, 1], 1, unary::unary),
+    onnx("SpaceToDepth", [1, 1], 1, transpose::space_to_depth),
+    onnx("Split", [1, 2], MANY, split::split),
+    onnx("Sqrt", [1, 1], 1, unary::unary),
+    onnx("Squeeze", [1, 2], 1, squeeze::squeeze),
+    onnx("Sub", [2, 2], 1, binary::binary),
+    onnx("Sum", [1, MANY], 1, binary::variadic),
+    onnx("Swish", [1, 1], 1, unary::unary),
+    onnx("Tan", [1, 1], 1, unary::unary),
+    onnx("Tanh", [1, 1], 1, unary::unary),
+    onnx("ThresholdedRelu", [1, 1], 1, unary::unary),
+    onnx("Tile", [2, 3], 1, expand::tile),
+    onnx("Transpose", [1, 1], 1, transpose::transpose),
+    onnx("Unsqueeze", [1, 2], 1, squeeze::unsqueeze),
+    onnx("Where", [3, 3], 1, binary::select),
+    onnx("Xor", [2, 2], 1, binary::binary),
+];
 
 /// The line for an operator. `ai.onnx` is the empty domain.
 #[must_use]
 pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     let domain = if domain == "ai.onnx" { "" } else { domain };
-    ENTRIES.iter().find(|entry| entry.domain == domain && entry.name == name)
+    let found = ENTRIES.binary_search_by(|entry| (entry.domain, entry.name).cmp(&(domain, name)));
+    found.ok().and_then(|index| ENTRIES.get(index))
 }
 
 /// Whether any operator of the domain has a rule.
@@ -90,3 +191,18 @@ pub const STANDARD_NAMES: &[&str] = &[
     "StringSplit", "Sub", "Sum", "Swish", "Tan", "Tanh", "TensorScatter", "TfIdfVectorizer", "ThresholdedRelu",
     "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Upsample", "Where", "Xor",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_sorted_so_that_names_are_found() {
+        for pair in ENTRIES.windows(2) {
+            let [a, b] = [(pair[0].domain, pair[0].name), (pair[1].domain, pair[1].name)];
+            assert!(a < b, "{a:?} stands before {b:?}");
+        }
+        assert!(find("ai.onnx", "Add").is_some_and(|entry| entry.domain.is_empty()));
+        assert!(find("", "Nothing").is_none());
+    }
+}
