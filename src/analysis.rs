@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use petgraph::stable_graph::NodeIndex;
 
+use crate::diagnostics::Diagnostic;
 use crate::frontend::onnx::model::Model;
 use crate::ir::dim::{Dim, Symbol, Tape};
 use crate::ir::graph::{GraphId, Node, Program};
+use crate::ir::place::Places;
 use crate::ops::Repeats;
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
 use crate::passes::count::{Layer, count};
 use crate::passes::infer::{Inference, infer};
 use crate::passes::parameters::{Usage, classify};
 use crate::passes::resolve::resolve;
-use crate::diagnostics::Diagnostic;
-use crate::ir::place::Places;
 
 /// All that is known of a model before the free dims have values.
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl Analysis {
         let mut inference = infer(&program, &bound);
         diagnostics.append(&mut inference.diagnostics);
         let usages = classify(&program);
-        let frozen: HashSet<_> = program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
+        let frozen: HashSet<_> =
+            program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
         let layers = count(&program, &inference, &usages, &frozen);
         let tape = compile(&layers);
         Self { program, bound, inference, usages, frozen, layers, diagnostics, tape }
@@ -103,9 +104,16 @@ impl Analysis {
         for (index, layer) in self.layers.iter().enumerate() {
             by_graph.entry(layer.graph).or_default().push(index);
         }
-        let mut summing = Summing { analysis: self, flat, by_graph, values, figures: vec![LayerFigures::default(); self.layers.len()] };
+        let mut summing = Summing {
+            analysis: self,
+            flat,
+            by_graph,
+            values,
+            figures: vec![LayerFigures::default(); self.layers.len()],
+        };
         let sum = summing.graph(GraphId(0), &Times::ONCE);
-        let mut figures = Figures { layers: summing.figures, total: sum.total, not_counted: sum.not_counted, ..Figures::default() };
+        let mut figures =
+            Figures { layers: summing.figures, total: sum.total, not_counted: sum.not_counted, ..Figures::default() };
         figures.macs_formula = sum.formula.filter(Dim::is_free);
         if figures.not_counted > 0 {
             self.find_unbound(values, &mut figures);
@@ -151,7 +159,9 @@ impl Analysis {
     pub fn first_parameters(&self) -> HashMap<(GraphId, NodeIndex), i128> {
         use crate::passes::parameters::Kind;
         let mut first = HashMap::new();
-        for usage in self.usages.iter().filter(|usage| matches!(usage.kind, Kind::Trainable | Kind::Statistic) && !usage.repeats) {
+        for usage in
+            self.usages.iter().filter(|usage| matches!(usage.kind, Kind::Trainable | Kind::Statistic) && !usage.repeats)
+        {
             if let Some(reader) = usage.readers.first() {
                 *first.entry(*reader).or_insert(0) += usage.elements;
             }
@@ -208,7 +218,14 @@ struct Summing<'a> {
 
 impl Summing<'_> {
     fn graph(&mut self, id: GraphId, times: &Times) -> Sum {
-        let zero = LayerFigures { macs: Some(0), flops: Some(0), backward_flops: Some(0), bytes: Some(0), repeats: times.number, at_bound: false };
+        let zero = LayerFigures {
+            macs: Some(0),
+            flops: Some(0),
+            backward_flops: Some(0),
+            bytes: Some(0),
+            repeats: times.number,
+            at_bound: false,
+        };
         let mut sum = Sum { total: zero, not_counted: 0, formula: Some(Dim::ZERO) };
         let mut terms = Vec::new();
         for index in self.by_graph.get(&id).cloned().unwrap_or_default() {
@@ -247,7 +264,11 @@ impl Summing<'_> {
         let bound = Times { at_bound: true, ..times.clone() };
         let parts: Vec<_> = branches.iter().map(|&child| (child, self.graph(child, &bound))).collect();
         let weight = |sum: &Sum| (sum.not_counted > 0, sum.total.macs, sum.total.flops, sum.total.bytes);
-        let dearest = parts.iter().enumerate().max_by_key(|(place, (_, part))| (weight(part), std::cmp::Reverse(*place))).map(|(place, _)| place);
+        let dearest = parts
+            .iter()
+            .enumerate()
+            .max_by_key(|(place, (_, part))| (weight(part), std::cmp::Reverse(*place)))
+            .map(|(place, _)| place);
         for (place, (child, part)) in parts.into_iter().enumerate() {
             if Some(place) == dearest {
                 merge(sum, part, terms);
@@ -265,7 +286,11 @@ impl Summing<'_> {
             Repeats::AtMost(rounds) => (Some(at_bound(rounds)), true),
             Repeats::Unknown => (None, true),
         };
-        let number = formula.as_ref().and_then(|formula| formula.eval(&lookup)).zip(outer.number).map(|(inner, outer)| inner.saturating_mul(outer));
+        let number = formula
+            .as_ref()
+            .and_then(|formula| formula.eval(&lookup))
+            .zip(outer.number)
+            .map(|(inner, outer)| inner.saturating_mul(outer));
         Times { number, formula: formula.unwrap_or(Dim::ONE) * &outer.formula, at_bound: outer.at_bound || bound }
     }
 

@@ -40,7 +40,11 @@ pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
             let why = if mode == Mode::Train { "usual for training" } else { "usual for inference" };
             Some((value, why))
         } else if is_past(name) {
-            if decodes { Some((SEQUENCE, "tokens in the cache before this step")) } else { Some((0, "the first step: no cache yet")) }
+            if decodes {
+                Some((SEQUENCE, "tokens in the cache before this step"))
+            } else {
+                Some((0, "the first step: no cache yet"))
+            }
         } else if is_image_size(symbol, bound) {
             Some((IMAGE, "usual for images"))
         } else if is_sequence(name) {
@@ -68,7 +72,8 @@ fn is_decoder(bound: &Bound) -> bool {
 
 fn is_sequence(name: &str) -> bool {
     let name = name.to_lowercase();
-    ["seq", "length", "len", "token", "time", "frame", "step"].iter().any(|word| name.contains(word)) || matches!(&*name, "t" | "s" | "l")
+    ["seq", "length", "len", "token", "time", "frame", "step"].iter().any(|word| name.contains(word))
+        || matches!(&*name, "t" | "s" | "l")
 }
 
 /// Height or width by name, or the last two dims of a float input of rank four with a number of channels.

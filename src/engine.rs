@@ -6,11 +6,11 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::analysis::Analysis;
 use crate::diagnostics::{Diagnostic, Level};
+use crate::frontend;
 use crate::frontend::onnx::external::ExternalFiles;
 use crate::frontend::onnx::model::Model;
 use crate::frontend::sniff::Format;
 use crate::frontend::source::Source;
-use crate::frontend;
 use crate::ir::place::Places;
 use crate::passes::bind::Bindings;
 use crate::passes::payloads::check_payloads;
@@ -101,7 +101,12 @@ pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn emit(input: &Input, shown_path: &str, options: &CheckOptions, stage: Stage) -> Result<(String, report::Model), Unreadable> {
+pub fn emit(
+    input: &Input,
+    shown_path: &str,
+    options: &CheckOptions,
+    stage: Stage,
+) -> Result<(String, report::Model), Unreadable> {
     let source = open(input, shown_path)?;
     let checked = Checked::new(&source, options);
     let text = match (&checked.analysis, stage) {
@@ -161,7 +166,13 @@ impl Checked {
         let frozen = globs(&options.frozen);
         let mut analysis = Analysis::new(&model, places, &bindings, &|key| frozen.is_match(key));
         diagnostics.append(&mut analysis.diagnostics);
-        Self { format: loaded.format, header: Some(header), analysis: Some(analysis), places: Places::default(), diagnostics }
+        Self {
+            format: loaded.format,
+            header: Some(header),
+            analysis: Some(analysis),
+            places: Places::default(),
+            diagnostics,
+        }
     }
 
     pub(crate) fn places(&self) -> &Places {

@@ -28,11 +28,9 @@ pub const NOT_ACTED_ON: &[&str] = &[
 ];
 
 /// Commands that are specified and that this version does not have.
-pub const COMMANDS_NOT_AVAILABLE: &[&str] =
-    &["annotate", "diff", "sweep", "compare", "calibrate", "devices", "lsp"];
+pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["annotate", "diff", "sweep", "compare", "calibrate", "devices", "lsp"];
 
-const FORMATS_NOT_AVAILABLE: &[&str] =
-    &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
+const FORMATS_NOT_AVAILABLE: &[&str] = &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
 
 const STAGES_NOT_AVAILABLE: &[&str] = &["kernels", "memory"];
 
@@ -170,8 +168,7 @@ pub fn dim_expression(text: &str) -> Result<String, String> {
 /// # Errors
 /// The name is missing or a dim is not one.
 pub fn input_shape(text: &str) -> Result<(String, Vec<String>), String> {
-    let (name, shape) =
-        text.rsplit_once('=').ok_or_else(|| format!("'{text}' is not of the form NAME=2x3x224x224"))?;
+    let (name, shape) = text.rsplit_once('=').ok_or_else(|| format!("'{text}' is not of the form NAME=2x3x224x224"))?;
     if name.is_empty() {
         return Err(format!("'{text}' has no name before '='"));
     }

@@ -57,7 +57,8 @@ fn sniffs_as_keras(path: &Path) -> bool {
         return false;
     }
     let head = String::from_utf8_lossy(&head);
-    head.contains("class_name") && ["keras", "Sequential", "Functional", "\"Model"].iter().any(|word| head.contains(word))
+    head.contains("class_name")
+        && ["keras", "Sequential", "Functional", "\"Model"].iter().any(|word| head.contains(word))
 }
 
 /// What to say about an error of the walker; nothing for a loop of links, and nothing for a dangling link that is not

@@ -55,7 +55,8 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
     for problem in &problems {
         output::note(problem);
     }
-    let style = arguments.output.as_ref().map_or_else(|| terminal::of_stdout(plan.color), |_| terminal::of_file(plan.color));
+    let style =
+        arguments.output.as_ref().map_or_else(|| terminal::of_stdout(plan.color), |_| terminal::of_file(plan.color));
     if plan.emit == Emit::Report {
         write(arguments.output.as_deref(), |out| match plan.format {
             // A run in which nothing could be read has said so already.

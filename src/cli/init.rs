@@ -18,11 +18,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let path = if arguments.folder == Path::new(".") {
-        PathBuf::from(FILE_NAME)
-    } else {
-        arguments.folder.join(FILE_NAME)
-    };
+    let path =
+        if arguments.folder == Path::new(".") { PathBuf::from(FILE_NAME) } else { arguments.folder.join(FILE_NAME) };
     if !arguments.force && path.symlink_metadata().is_ok() {
         return Err(Failure::new(format!("{} exists already; --force replaces it", path.display())));
     }

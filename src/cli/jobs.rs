@@ -123,7 +123,15 @@ mod tests {
     fn results_keep_the_order_and_panics_spoil_one_item() {
         let items: Vec<usize> = (0..100).collect();
         for jobs in [1, 7, 1000] {
-            let results = map_in_order(&items, jobs, |&item| { assert!(item != 13, "thirteen"); item * 2 }, |_| ());
+            let results = map_in_order(
+                &items,
+                jobs,
+                |&item| {
+                    assert!(item != 13, "thirteen");
+                    item * 2
+                },
+                |_| (),
+            );
             for (item, result) in items.iter().zip(&results) {
                 match result {
                     Ok(double) => assert_eq!(*double, item * 2),

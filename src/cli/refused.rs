@@ -53,7 +53,10 @@ mod tests {
         let gpu = Some("--gpu is not acted on by this version".to_owned());
         assert_eq!(refused("dlcost check m.onnx --gpu v100"), gpu);
         assert_eq!(refused("dlcost check --gpu=v100 m.onnx"), gpu);
-        assert_eq!(refused("dlcost sweep m.onnx"), Some("the command 'sweep' is not available in this version".to_owned()));
+        assert_eq!(
+            refused("dlcost sweep m.onnx"),
+            Some("the command 'sweep' is not available in this version".to_owned())
+        );
         assert_eq!(refused("dlcost check -- --gpu"), None);
         assert_eq!(refused("dlcost check --gpus 3"), None);
         assert_eq!(refused("dlcost"), None);

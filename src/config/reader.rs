@@ -7,8 +7,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Config, ConfigError, OutputSettings, Settings};
-use crate::diagnostics::selector;
 use crate::diagnostics::Level;
+use crate::diagnostics::selector;
 use crate::engine::LevelRule;
 use crate::options;
 
@@ -33,7 +33,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
         fail(Wrong { span, message: error.message().to_owned() })
     })?;
     let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    Reader { folder }.document(document.get_ref()).map_err(fail).map(|config| Config { path: path.to_owned(), ..config })
+    Reader { folder }
+        .document(document.get_ref())
+        .map_err(fail)
+        .map(|config| Config { path: path.to_owned(), ..config })
 }
 
 /// Line and column of a byte, from 1, the column in characters.
@@ -76,10 +79,7 @@ impl Reader {
                 "levels" => config.levels = levels(table(value, "[levels]")?)?,
                 "target" => config.targets = self.targets(value)?,
                 "budget" | "devices" => {
-                    return Err(Wrong::at(
-                        key.span(),
-                        format!("'{}' is not available in this version", key.get_ref()),
-                    ));
+                    return Err(Wrong::at(key.span(), format!("'{}' is not available in this version", key.get_ref())));
                 }
                 other if MODEL_KEYS.contains(&other) || OUTPUT_KEYS.contains(&other) => {
                     return Err(Wrong::at(key.span(), format!("'{other}' belongs under [defaults]")));
@@ -148,9 +148,8 @@ impl Reader {
                 })?;
             }
             "input" => {
-                settings.inputs = named(value, "input = { size = [224, 224] }", |value| {
-                    self.input(value).map_err(|e| at(value, e))
-                })?;
+                settings.inputs =
+                    named(value, "input = { size = [224, 224] }", |value| self.input(value).map_err(|e| at(value, e)))?;
             }
             "frozen" => settings.frozen = Some(globs(value)?),
             "tensors" => settings.tensors = Some(truth(value)?),

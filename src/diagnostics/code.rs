@@ -124,10 +124,7 @@ impl Code {
     /// Finds a code by number (`DL0204`, case-insensitive) or name.
     #[must_use]
     pub fn find(text: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.number().eq_ignore_ascii_case(text) || code.name() == text)
+        Self::ALL.iter().copied().find(|code| code.number().eq_ignore_ascii_case(text) || code.name() == text)
     }
 }
 

@@ -65,7 +65,9 @@ fn unknown(text: &str) -> String {
     let candidates = Code::ALL.iter().flat_map(|code| [code.number(), code.name()]).chain([WARNINGS]);
     let nearest = nearest(text, candidates);
     if nearest.is_empty() {
-        format!("no diagnostic is called '{text}'; give a code (DL0302), a name (shape-mismatch), a group (DL03xx) or 'warnings'")
+        format!(
+            "no diagnostic is called '{text}'; give a code (DL0302), a name (shape-mismatch), a group (DL03xx) or 'warnings'"
+        )
     } else {
         format!("no diagnostic is called '{text}'; nearest: {}", nearest.join(", "))
     }

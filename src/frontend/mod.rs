@@ -56,7 +56,8 @@ fn load_binary(source: &Source, places: &mut Places) -> (Option<Model>, Vec<Diag
             };
             let mut diagnostic = Diagnostic::new(code, message);
             if code == Code::TruncatedFile {
-                diagnostic = diagnostic.help("the download or copy stopped early: compare the file's size with the original");
+                diagnostic =
+                    diagnostic.help("the download or copy stopped early: compare the file's size with the original");
             }
             (None, vec![at(places, span, diagnostic)])
         }

@@ -73,15 +73,22 @@ fn looks_like_onnx_text(start: &str) -> bool {
         rest = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
     }
     let after = rest.strip_prefix('<').map(str::trim_start);
-    let key = |text: &str| ["ir_version", "opset_import", "producer", "domain", "model_version", "doc_string", "metadata"].iter().any(|key| text.starts_with(key));
+    let key = |text: &str| {
+        ["ir_version", "opset_import", "producer", "domain", "model_version", "doc_string", "metadata"]
+            .iter()
+            .any(|key| text.starts_with(key))
+    };
     after.is_some_and(|after| key(after) || after.starts_with('>')) || (rest.contains("=>") && rest.contains('('))
 }
 
 fn lfs_pointer(head: &[u8]) -> Diagnostic {
     let text = String::from_utf8_lossy(head);
     let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned());
-    let digest = field("oid sha256:").map_or_else(|| "unknown object".to_owned(), |oid| format!("sha256 {}...", oid.get(..12).unwrap_or(&oid)));
-    let size = field("size ").and_then(|size| size.parse::<u64>().ok()).map_or_else(|| "size not given".to_owned(), |size| format!("{} bytes", grouped(size)));
+    let digest = field("oid sha256:")
+        .map_or_else(|| "unknown object".to_owned(), |oid| format!("sha256 {}...", oid.get(..12).unwrap_or(&oid)));
+    let size = field("size ")
+        .and_then(|size| size.parse::<u64>().ok())
+        .map_or_else(|| "size not given".to_owned(), |size| format!("{} bytes", grouped(size)));
     Diagnostic::new(Code::LfsPointer, format!("this is a Git LFS pointer ({digest}, {size}), not the model itself"))
         .help("fetch the model with `git lfs pull`")
 }
@@ -106,7 +113,8 @@ fn grouped(number: u64) -> String {
 }
 
 fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str)> {
-    let contains = |needle: &[u8]| bytes.get(..65_536).unwrap_or(bytes).windows(needle.len()).any(|window| window == needle);
+    let contains =
+        |needle: &[u8]| bytes.get(..65_536).unwrap_or(bytes).windows(needle.len()).any(|window| window == needle);
     const EXPORT: &str = "export it with torch.onnx.export, then check the .onnx file";
     const UNPACK: &str = "unpack it first";
     const ONNX: &str = "convert it to ONNX first";
@@ -115,14 +123,22 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
         if contains(b"data.pkl") {
             ("a PyTorch archive", EXPORT)
         } else if contains(b"config.json") && contains(b"metadata.json") {
-            ("a Keras archive, which this version does not read", "convert it to ONNX with tf2onnx, then check the .onnx file")
+            (
+                "a Keras archive, which this version does not read",
+                "convert it to ONNX with tf2onnx, then check the .onnx file",
+            )
         } else {
             ("a zip archive", UNPACK)
         }
-    } else if matches!(bytes, [0x80, 2..=5, ..]) && matches!(bytes.get(2), Some(b'}' | b']' | b'c' | b'(' | b'\x8a' | b'\x95' | b'X' | b'K')) {
+    } else if matches!(bytes, [0x80, 2..=5, ..])
+        && matches!(bytes.get(2), Some(b'}' | b']' | b'c' | b'(' | b'\x8a' | b'\x95' | b'X' | b'K'))
+    {
         ("a Python pickle (an old PyTorch file?)", EXPORT)
     } else if starts(b"\x89HDF\r\n\x1a\n") {
-        ("an HDF5 file (Keras?), which this version does not read", "convert it to ONNX with tf2onnx, then check the .onnx file")
+        (
+            "an HDF5 file (Keras?), which this version does not read",
+            "convert it to ONNX with tf2onnx, then check the .onnx file",
+        )
     } else if bytes.get(4..8) == Some(b"TFL3") {
         ("a TensorFlow Lite file", ONNX)
     } else if starts(&[0x1f, 0x8b]) {
@@ -135,7 +151,11 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
         ("a GGUF file", ONNX)
     } else if starts(b"\x93NUMPY") {
         ("a NumPy array", "check the model, not its data")
-    } else if starts(b"BZh") || starts(b"\xfd7zXZ\0") || starts(b"7z\xbc\xaf\x27\x1c") || starts(&[0x28, 0xb5, 0x2f, 0xfd]) {
+    } else if starts(b"BZh")
+        || starts(b"\xfd7zXZ\0")
+        || starts(b"7z\xbc\xaf\x27\x1c")
+        || starts(&[0x28, 0xb5, 0x2f, 0xfd])
+    {
         ("a compressed file", UNPACK)
     } else if starts(b"\x7fELF") || starts(b"MZ\x90") {
         ("a program", "check a model file")
@@ -160,40 +180,64 @@ fn is_safetensors(bytes: &[u8], head: &[u8]) -> bool {
 
 fn other_text(start: &str) -> Option<Diagnostic> {
     let lower = start.to_lowercase();
-    let other = |what: String, help: &str| Some(Diagnostic::new(Code::NotAModel, format!("this is {what}, not a model")).help(help));
-    const DOWNLOAD: &str = "the download needs a login or another address; compare the file's size with the one announced";
-    if lower.starts_with("<!doctype html") || lower.starts_with("<html") || (lower.starts_with("<!--") && lower.contains("<html")) {
+    let other = |what: String, help: &str| {
+        Some(Diagnostic::new(Code::NotAModel, format!("this is {what}, not a model")).help(help))
+    };
+    const DOWNLOAD: &str =
+        "the download needs a login or another address; compare the file's size with the one announced";
+    if lower.starts_with("<!doctype html")
+        || lower.starts_with("<html")
+        || (lower.starts_with("<!--") && lower.contains("<html"))
+    {
         let title = lower.find("<title").and_then(|at| {
             let inner = start.get(at..)?.split_once('>')?.1;
             inner.split_once("</").map(|(title, _)| title.trim().to_owned())
         });
-        let title = title.filter(|title| !title.is_empty()).map(|title| format!(" titled {title:?}")).unwrap_or_default();
+        let title =
+            title.filter(|title| !title.is_empty()).map(|title| format!(" titled {title:?}")).unwrap_or_default();
         return other(format!("an HTML page{title}"), DOWNLOAD);
     }
     if lower.starts_with("<?xml") || (lower.starts_with("<error") && lower.contains("</")) {
-        let code = start.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| format!(" saying {code:?}"));
+        let code = start
+            .split_once("<Code>")
+            .and_then(|(_, rest)| rest.split_once("</Code>"))
+            .map(|(code, _)| format!(" saying {code:?}"));
         return other(format!("an XML document{}", code.unwrap_or_default()), DOWNLOAD);
     }
     if start.starts_with('{') || start.starts_with('"') || start.starts_with('[') {
         if start.contains("\"irVersion\"") || start.contains("\"opsetImport\"") || start.contains("\"ir_version\"") {
             return Some(
-                Diagnostic::new(Code::OtherEncoding, "this is an ONNX model in the JSON form of protobuf, which is not read")
-                    .help("convert it: onnx.save(onnx.load(FILE, format=\"json\"), \"model.onnx\")"),
+                Diagnostic::new(
+                    Code::OtherEncoding,
+                    "this is an ONNX model in the JSON form of protobuf, which is not read",
+                )
+                .help("convert it: onnx.save(onnx.load(FILE, format=\"json\"), \"model.onnx\")"),
             );
         }
         if start.contains("class_name") {
-            return other("a Keras JSON file, which this version does not read".to_owned(), "convert it to ONNX with tf2onnx, then check the .onnx file");
+            return other(
+                "a Keras JSON file, which this version does not read".to_owned(),
+                "convert it to ONNX with tf2onnx, then check the .onnx file",
+            );
         }
         return other("a JSON document".to_owned(), DOWNLOAD);
     }
     let textproto = ["ir_version:", "producer_name:", "graph {", "graph{", "opset_import {", "opset_import{"];
-    if textproto.iter().any(|key| start.starts_with(key)) || (start.starts_with('#') && start.contains("\nir_version:")) {
+    if textproto.iter().any(|key| start.starts_with(key)) || (start.starts_with('#') && start.contains("\nir_version:"))
+    {
         return Some(
-            Diagnostic::new(Code::OtherEncoding, "this is an ONNX model in the text form of protobuf, which is not read")
-                .help("convert it: onnx.save(onnx.load(FILE, format=\"textproto\"), \"model.onnx\")"),
+            Diagnostic::new(
+                Code::OtherEncoding,
+                "this is an ONNX model in the text form of protobuf, which is not read",
+            )
+            .help("convert it: onnx.save(onnx.load(FILE, format=\"textproto\"), \"model.onnx\")"),
         );
     }
-    let plain = start.chars().take(200).filter(|character| character.is_ascii_alphabetic() || character.is_whitespace()).count();
+    let plain = start
+        .chars()
+        .take(200)
+        .filter(|character| character.is_ascii_alphabetic() || character.is_whitespace())
+        .count();
     if start.len() >= 20 && plain * 10 > start.chars().take(200).count() * 7 && !looks_like_onnx_text(start) {
         return other("a text file".to_owned(), "check a model file");
     }
@@ -234,7 +278,10 @@ mod tests {
     #[test]
     fn both_forms_of_onnx_are_recognised() {
         assert_eq!(code(b"\x08\x08\x3a\x00"), Ok(Format::Onnx));
-        assert_eq!(code(b"<ir_version: 8, opset_import: [\"\" : 17]>\ng (float[N] x) => (float[N] y) {}"), Ok(Format::OnnxText));
+        assert_eq!(
+            code(b"<ir_version: 8, opset_import: [\"\" : 17]>\ng (float[N] x) => (float[N] y) {}"),
+            Ok(Format::OnnxText)
+        );
         assert_eq!(code(b"# a comment\n<ir_version: 8>"), Ok(Format::OnnxText));
     }
 

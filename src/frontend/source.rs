@@ -39,7 +39,8 @@ impl Source {
         } else {
             Bytes::from(std::fs::read(path)?)
         };
-        let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_path_buf() });
+        let folder =
+            path.parent().map(|folder| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_path_buf() });
         let extension = path.extension().map(|text| text.to_string_lossy().to_lowercase()).unwrap_or_default();
         Ok(Self { bytes, folder, extension })
     }

@@ -120,9 +120,7 @@ impl TensorFact {
                 [scalar] => Some(scalar.clone()),
                 _ => None,
             },
-            Value::Uniform(scalar) => {
-                (self.shape.as_ref()?.elements().as_const() == Some(1)).then(|| scalar.clone())
-            }
+            Value::Uniform(scalar) => (self.shape.as_ref()?.elements().as_const() == Some(1)).then(|| scalar.clone()),
         }
     }
 

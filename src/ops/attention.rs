@@ -85,9 +85,7 @@ struct Heads {
 /// Number of elements of one head: `hidden / heads`, checked.
 pub(super) fn head_size(name: &str, hidden: &Dim, heads: &Dim) -> Result<Dim, Fault> {
     if hidden.modulo(heads).is_eq(&Dim::ZERO) == Some(false) {
-        return Err(Fault::shape(format!(
-            "{name} has {hidden} elements, which {heads} heads do not divide"
-        )));
+        return Err(Fault::shape(format!("{name} has {hidden} elements, which {heads} heads do not divide")));
     }
     Ok(hidden.exact_div(heads).unwrap_or_else(|| hidden.floor_div(heads)))
 }
@@ -98,12 +96,7 @@ impl Heads {
         match shape.dims() {
             [batch, heads, length, size] => {
                 let [batch, heads, length, size] = [batch, heads, length, size].map(Clone::clone);
-                Ok(Some(Self {
-                    batch,
-                    heads,
-                    length,
-                    size,
-                }))
+                Ok(Some(Self { batch, heads, length, size }))
             }
             [batch, length, hidden] => {
                 let Some(heads) = heads.map(Dim::from) else {
@@ -112,12 +105,7 @@ impl Heads {
                     )));
                 };
                 let size = head_size(name, hidden, &heads)?;
-                Ok(Some(Self {
-                    batch: batch.clone(),
-                    heads,
-                    length: length.clone(),
-                    size,
-                }))
+                Ok(Some(Self { batch: batch.clone(), heads, length: length.clone(), size }))
             }
             _ => Err(Fault::shape(format!("{name} is {shape}; 3 or 4 dims are allowed"))),
         }
@@ -162,12 +150,7 @@ impl Attention {
             (Some(new), None) if !has_past => Some(new),
             _ => None,
         };
-        Ok(Operands {
-            query,
-            key,
-            value,
-            keys,
-        })
+        Ok(Operands { query, key, value, keys })
     }
 }
 
@@ -176,17 +159,9 @@ impl Operator for Attention {
         let query_element = common_element(cx, &[0, 1, 4])?;
         let value_element = common_element(cx, &[2, 5])?;
         if cx.has(4) != cx.has(5) {
-            return Err(Fault::new(
-                Code::WrongArity,
-                "past_key and past_value are given together or not at all",
-            ));
+            return Err(Fault::new(Code::WrongArity, "past_key and past_value are given together or not at all"));
         }
-        let Operands {
-            query,
-            key,
-            value,
-            keys,
-        } = self.operands(|input| cx.shape(input), cx.has(4))?;
+        let Operands { query, key, value, keys } = self.operands(|input| cx.shape(input), cx.has(4))?;
         let flat = cx.shape(0).is_some_and(|shape| shape.rank() == 3);
         let mut facts = match &query {
             None => vec![Fact::tensor(query_element, None)],
@@ -196,10 +171,7 @@ impl Operator for Attention {
                 let mut dims = vec![query.batch.clone()];
                 if flat {
                     let hidden = size.map(|size| size * &query.heads);
-                    dims.extend([
-                        query.length.clone(),
-                        hidden.unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None)),
-                    ]);
+                    dims.extend([query.length.clone(), hidden.unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None))]);
                 } else {
                     let size = size.unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None));
                     dims.extend([query.heads.clone(), query.length.clone(), size]);
@@ -271,10 +243,7 @@ mod tests {
     #[test]
     fn causal_attention_counts_the_whole_square() {
         let all = || float(&[1, 4, 16, 32]);
-        assert_eq!(
-            attention().int("is_causal", 1).cost(&[all(), all(), all()]).macs,
-            Dim::constant(65_536)
-        );
+        assert_eq!(attention().int("is_causal", 1).cost(&[all(), all(), all()]).macs, Dim::constant(65_536));
     }
 
     #[test]
@@ -283,18 +252,8 @@ mod tests {
         let node = || attention().int("q_num_heads", 8).int("kv_num_heads", 2);
         assert_eq!(node().dims(&inputs), "2×10×1024");
         assert_eq!(node().cost(&inputs).macs, Dim::constant(2 * 8 * 10 * 20 * (64 + 128)));
-        assert!(
-            attention()
-                .run(&inputs)
-                .unwrap_err()
-                .message
-                .contains("q_num_heads is needed")
-        );
-        let fault = attention()
-            .int("q_num_heads", 7)
-            .int("kv_num_heads", 2)
-            .run(&inputs)
-            .unwrap_err();
+        assert!(attention().run(&inputs).unwrap_err().message.contains("q_num_heads is needed"));
+        let fault = attention().int("q_num_heads", 7).int("kv_num_heads", 2).run(&inputs).unwrap_err();
         assert_eq!(fault.message, "Q has 512 elements, which 7 heads do not divide");
         assert!(attention().int("q_num_heads", 0).run(&inputs).is_err());
     }
@@ -306,14 +265,8 @@ mod tests {
             Shape::new(vec![Dim::ONE, Dim::constant(2), free("P"), Dim::constant(64)]),
         );
         let new = || float(&[1, 2, 1, 64]);
-        let inputs = [
-            Some(float(&[1, 8, 1, 64])),
-            Some(new()),
-            Some(new()),
-            None,
-            Some(symbolic.clone()),
-            Some(symbolic),
-        ];
+        let inputs =
+            [Some(float(&[1, 8, 1, 64])), Some(new()), Some(new()), None, Some(symbolic.clone()), Some(symbolic)];
         let (facts, _, cost) = attention().outputs(4).run_optional(&inputs).unwrap();
         let shapes: Vec<_> = facts.iter().map(dims).collect();
         assert_eq!(shapes[0], "1×8×1×64");
@@ -328,21 +281,12 @@ mod tests {
     fn misfits_between_query_key_and_value_are_named() {
         let message = |inputs: [Fact; 3]| attention().run(&inputs).unwrap_err().message;
         let all = |heads, length, size| float(&[1, heads, length, size]);
-        assert_eq!(
-            message([all(8, 4, 64), all(8, 4, 32), all(8, 4, 32)]),
-            "head sizes of Q and K differ: 64 and 32"
-        );
+        assert_eq!(message([all(8, 4, 64), all(8, 4, 32), all(8, 4, 32)]), "head sizes of Q and K differ: 64 and 32");
         assert_eq!(
             message([all(8, 4, 64), all(3, 4, 64), all(3, 4, 64)]),
             "8 query heads are no multiple of 3 key heads"
         );
-        assert_eq!(
-            message([all(8, 4, 64), all(8, 4, 64), all(8, 5, 64)]),
-            "lengths of K and V differ: 4 and 5"
-        );
-        assert_eq!(
-            message([float(&[4, 64]), all(8, 4, 64), all(8, 5, 64)]),
-            "Q is 4×64; 3 or 4 dims are allowed"
-        );
+        assert_eq!(message([all(8, 4, 64), all(8, 4, 64), all(8, 5, 64)]), "lengths of K and V differ: 4 and 5");
+        assert_eq!(message([float(&[4, 64]), all(8, 4, 64), all(8, 5, 64)]), "Q is 4×64; 3 or 4 dims are allowed");
     }
 }

@@ -49,11 +49,7 @@ impl BatchNorm {
             if found.rank() != wanted.rank() {
                 return Err(misfit());
             }
-            let dims = wanted
-                .dims()
-                .iter()
-                .zip(found.dims())
-                .map(|(wanted, found)| merged(wanted, found));
+            let dims = wanted.dims().iter().zip(found.dims()).map(|(wanted, found)| merged(wanted, found));
             known = Some(dims.collect::<Option<_>>().ok_or_else(misfit)?);
         }
         Ok(known)
@@ -83,13 +79,7 @@ impl Operator for BatchNorm {
     /// a model saved for inference is trained) it is what other normalisations take.
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         let trained = self.training || cx.gradient_count() > 0;
-        Normalized {
-            forward: if trained { 8 } else { 2 },
-            data: &[0],
-            scale: 1,
-            biases: &[2],
-        }
-        .cost(cx)
+        Normalized { forward: if trained { 8 } else { 2 }, data: &[0], scale: 1, biases: &[2] }.cost(cx)
     }
 
     fn role(&self, input: usize) -> Role {
@@ -116,10 +106,7 @@ mod tests {
     #[test]
     fn inference_gives_one_output() {
         assert_eq!(op("BatchNormalization").run(&inputs()).unwrap(), [float(&[2, 8, 4, 4])]);
-        assert_eq!(
-            op("BatchNormalization").dims(&[vec![float(&[2, 8])], inputs()[1..].to_vec()].concat()),
-            "2×8"
-        );
+        assert_eq!(op("BatchNormalization").dims(&[vec![float(&[2, 8])], inputs()[1..].to_vec()].concat()), "2×8");
     }
 
     #[test]
@@ -127,39 +114,21 @@ mod tests {
         let mut inputs = inputs();
         inputs[3] = typed(ElementType::Double, &[8]);
         inputs[4] = inputs[3].clone();
-        let facts = op("BatchNormalization")
-            .opset(15)
-            .outputs(3)
-            .int("training_mode", 1)
-            .run(&inputs)
-            .unwrap();
-        assert_eq!(
-            facts,
-            [
-                float(&[2, 8, 4, 4]),
-                typed(ElementType::Double, &[8]),
-                typed(ElementType::Double, &[8])
-            ]
-        );
+        let facts = op("BatchNormalization").opset(15).outputs(3).int("training_mode", 1).run(&inputs).unwrap();
+        assert_eq!(facts, [float(&[2, 8, 4, 4]), typed(ElementType::Double, &[8]), typed(ElementType::Double, &[8])]);
     }
 
     #[test]
     fn old_versions_give_saved_statistics_too() {
         let facts = op("BatchNormalization").opset(9).outputs(5).run(&inputs()).unwrap();
-        assert_eq!(
-            facts.iter().map(dims).collect::<Vec<_>>(),
-            ["2×8×4×4", "8", "8", "8", "8"]
-        );
+        assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["2×8×4×4", "8", "8", "8", "8"]);
     }
 
     #[test]
     fn version_7_may_normalise_every_position() {
         let positions = || float(&[8, 4, 4]);
         let inputs = [float(&[2, 8, 4, 4]), positions(), positions(), positions(), positions()];
-        assert_eq!(
-            op("BatchNormalization").opset(7).int("spatial", 0).dims(&inputs),
-            "2×8×4×4"
-        );
+        assert_eq!(op("BatchNormalization").opset(7).int("spatial", 0).dims(&inputs), "2×8×4×4");
         assert!(op("BatchNormalization").opset(9).run(&inputs).is_err());
     }
 

@@ -24,7 +24,8 @@ pub(super) fn if_then_else(_: &NodeView<'_>) -> Built {
 
 impl Operator for If {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let condition = cx.tensor(0).and_then(TensorFact::single).and_then(Scalar::into_integer).and_then(|value| value.as_const());
+        let condition =
+            cx.tensor(0).and_then(TensorFact::single).and_then(Scalar::into_integer).and_then(|value| value.as_const());
         if let Some(value) = condition {
             let (taken, other) = if value != 0 { (0, 1) } else { (1, 0) };
             cx.set_repeats(taken, Repeats::Exactly(Dim::ONE));
@@ -36,7 +37,9 @@ impl Operator for If {
         cx.set_repeats(0, Repeats::Branch);
         cx.set_repeats(1, Repeats::Branch);
         let joined = then.iter().zip(&otherwise).enumerate();
-        Ok(joined.map(|(output, (then, otherwise))| join_facts(cx, output, &without_value(then), &without_value(otherwise))).collect())
+        Ok(joined
+            .map(|(output, (then, otherwise))| join_facts(cx, output, &without_value(then), &without_value(otherwise)))
+            .collect())
     }
 
     fn cost(&self, _: &CostCx<'_>) -> Option<Cost> {
@@ -62,7 +65,9 @@ impl Loop {
         if single(1).and_then(|condition| condition.as_const()) == Some(0) {
             return Repeats::Exactly(Dim::ZERO);
         }
-        let limit = single(0).map(|limit| limit.max(&Dim::ZERO)).filter(|limit| limit.as_const().is_none_or(|limit| limit < UNLIMITED));
+        let limit = single(0)
+            .map(|limit| limit.max(&Dim::ZERO))
+            .filter(|limit| limit.as_const().is_none_or(|limit| limit < UNLIMITED));
         match limit {
             Some(limit) if always => Repeats::Exactly(limit),
             Some(limit) => Repeats::AtMost(limit),
@@ -78,7 +83,13 @@ impl Operator for Loop {
             let value = if known { Scalar::Integer(Dim::ONE) } else { Scalar::Unknown };
             Fact::from(TensorFact::with_elements(Some(ElementType::Bool), Shape::scalar(), vec![value]))
         };
-        let is_true = |fact: &Fact| fact.as_tensor().and_then(TensorFact::single).and_then(Scalar::into_integer).and_then(|value| value.as_const()) == Some(1);
+        let is_true = |fact: &Fact| {
+            fact.as_tensor()
+                .and_then(TensorFact::single)
+                .and_then(Scalar::into_integer)
+                .and_then(|value| value.as_const())
+                == Some(1)
+        };
         let starts_true = !cx.has(1) || cx.fact(1).is_some_and(is_true);
         let initial: Vec<Fact> = (0..states).map(|state| cx.fact(state + 2).cloned().unwrap_or_default()).collect();
         let mut state = initial.clone();
@@ -96,7 +107,11 @@ impl Operator for Loop {
                 if *held == new {
                     continue;
                 }
-                let joined = if walk + 2 >= WALKS { Fact::Unknown } else { join_facts(cx, index, &without_value(held), &without_value(&new)) };
+                let joined = if walk + 2 >= WALKS {
+                    Fact::Unknown
+                } else {
+                    join_facts(cx, index, &without_value(held), &without_value(&new))
+                };
                 settled &= joined == *held;
                 *held = joined;
             }
@@ -151,9 +166,10 @@ struct Scan {
 
 pub(super) fn scan(node: &NodeView<'_>) -> Built {
     let count = node.int("num_scan_inputs")?.ok_or_else(|| node.missing("num_scan_inputs"))?;
-    let scanned = usize::try_from(count).ok().filter(|&count| count > 0).ok_or_else(|| {
-        Fault::attribute(format!("num_scan_inputs is {count}; it must be at least 1"))
-    })?;
+    let scanned = usize::try_from(count)
+        .ok()
+        .filter(|&count| count > 0)
+        .ok_or_else(|| Fault::attribute(format!("num_scan_inputs is {count}; it must be at least 1")))?;
     Ok(Box::new(Scan {
         scanned,
         input_axes: node.ints("scan_input_axes")?.unwrap_or_default(),
@@ -167,14 +183,18 @@ impl Operator for Scan {
         let first = usize::from(self.batched);
         let given = cx.input_count().saturating_sub(first);
         let Some(states) = given.checked_sub(self.scanned) else {
-            return Err(Fault::new(crate::diagnostics::Code::WrongArity, format!("Scan has {given} inputs, num_scan_inputs says {}", self.scanned)));
+            return Err(Fault::new(
+                crate::diagnostics::Code::WrongArity,
+                format!("Scan has {given} inputs, num_scan_inputs says {}", self.scanned),
+            ));
         };
         let batch = if self.batched { cx.shape(first).and_then(|shape| shape.dim(0)).cloned() } else { None };
         let strip = |fact: &Fact| match (self.batched, fact.as_tensor()) {
             (true, Some(tensor)) => remove_axis(tensor, 0).map_or(Fact::Unknown, |(fact, _)| fact),
             _ => fact.clone(),
         };
-        let mut state: Vec<Fact> = (0..states).map(|index| without_value(&strip(cx.fact(first + index).unwrap_or(&Fact::Unknown)))).collect();
+        let mut state: Vec<Fact> =
+            (0..states).map(|index| without_value(&strip(cx.fact(first + index).unwrap_or(&Fact::Unknown)))).collect();
         let mut length = None;
         let mut slices = Vec::new();
         for index in 0..self.scanned {
@@ -213,7 +233,9 @@ impl Operator for Scan {
                 break;
             }
         }
-        let rounds = length.clone().map_or(Repeats::Unknown, |length| Repeats::Exactly(length * batch.clone().unwrap_or(Dim::ONE)));
+        let rounds = length
+            .clone()
+            .map_or(Repeats::Unknown, |length| Repeats::Exactly(length * batch.clone().unwrap_or(Dim::ONE)));
         cx.set_repeats(0, rounds);
         let wrap = |fact: Fact| match &batch {
             Some(batch) => stack(&fact, batch.clone(), 0),

@@ -63,11 +63,7 @@ impl ConvForm {
     }
 
     fn addend(self) -> usize {
-        if matches!(self, Self::Fused | Self::Blocked) {
-            3
-        } else {
-            NONE
-        }
+        if matches!(self, Self::Fused | Self::Blocked) { 3 } else { NONE }
     }
 }
 
@@ -134,18 +130,10 @@ impl Conv {
         if found.is_eq(&wanted) != Some(false) {
             return Ok(());
         }
-        let grouped = if self.group > 1 {
-            format!(" ({each} in each of {} groups)", self.group)
-        } else {
-            String::new()
-        };
+        let grouped =
+            if self.group > 1 { format!(" ({each} in each of {} groups)", self.group) } else { String::new() };
         let mut message = format!("input has {found} channels, weight wants {wanted}{grouped}");
-        if channels == 1
-            && input
-                .dims()
-                .last()
-                .is_some_and(|last| last.is_eq(&wanted) == Some(true))
-        {
+        if channels == 1 && input.dims().last().is_some_and(|last| last.is_eq(&wanted) == Some(true)) {
             message += &format!("; the last dim is {wanted}: channels-last data?");
             return Err(Fault::shape(message).help("ONNX convolutions take channels second: transpose the input first"));
         }
@@ -155,21 +143,14 @@ impl Conv {
 
 /// Kernel extents: the weight's where it is known (checked against the attribute), else the attribute's.
 pub(super) fn kernel_dims(window: &Window, weight: Option<&Shape>) -> Result<Option<Vec<Dim>>, Fault> {
-    let stated = window
-        .kernel
-        .as_ref()
-        .map(|kernel| kernel.iter().copied().map(Dim::from).collect::<Vec<_>>());
+    let stated = window.kernel.as_ref().map(|kernel| kernel.iter().copied().map(Dim::from).collect::<Vec<_>>());
     let Some(found) = weight.and_then(|weight| weight.dims().get(2..)) else {
         return Ok(stated);
     };
     let Some(stated) = stated else {
         return Ok(Some(found.to_vec()));
     };
-    if stated.len() == found.len()
-        && stated
-            .iter()
-            .zip(found)
-            .any(|(stated, found)| stated.is_eq(found) == Some(false))
+    if stated.len() == found.len() && stated.iter().zip(found).any(|(stated, found)| stated.is_eq(found) == Some(false))
     {
         let kernel = window.kernel.as_deref().unwrap_or_default();
         let found: Shape = found.iter().cloned().collect();
@@ -202,19 +183,14 @@ pub(super) fn rank_of(window: &Window, input: Option<&Shape>, weight: Option<&Sh
         )));
     }
     let known = input.or(weight);
-    let Some(rank) = known
-        .map(Shape::rank)
-        .or_else(|| Some(window.rank()?.saturating_add(2)))
-    else {
+    let Some(rank) = known.map(Shape::rank).or_else(|| Some(window.rank()?.saturating_add(2))) else {
         return Ok(None);
     };
     match rank.checked_sub(2) {
         Some(spatial) if spatial > 0 => window.expect_rank(spatial)?,
         _ => {
             let found = known.map_or_else(String::new, |shape| format!(", {shape} has rank {rank}"));
-            return Err(Fault::shape(format!(
-                "batch, channels and at least one spatial axis are needed{found}"
-            )));
+            return Err(Fault::shape(format!("batch, channels and at least one spatial axis are needed{found}")));
         }
     }
     Ok(Some(rank))
@@ -300,20 +276,12 @@ mod tests {
     use crate::ops::testing::{dims, float, free, op, typed};
 
     fn image(batch: Dim, height: Dim) -> Fact {
-        Fact::tensor(
-            ElementType::Float,
-            Shape::new(vec![batch, Dim::constant(3), height, Dim::constant(224)]),
-        )
+        Fact::tensor(ElementType::Float, Shape::new(vec![batch, Dim::constant(3), height, Dim::constant(224)]))
     }
 
     #[test]
     fn stem_of_resnet_has_its_shape_and_cost() {
-        let node = || {
-            op("Conv")
-                .ints("strides", &[2, 2])
-                .ints("pads", &[3, 3, 3, 3])
-                .ints("kernel_shape", &[7, 7])
-        };
+        let node = || op("Conv").ints("strides", &[2, 2]).ints("pads", &[3, 3, 3, 3]).ints("kernel_shape", &[7, 7]);
         let inputs = [float(&[1, 3, 224, 224]), float(&[64, 3, 7, 7]), float(&[64])];
         assert_eq!(node().dims(&inputs), "1×64×112×112");
         let cost = node().cost(&inputs);
@@ -327,10 +295,7 @@ mod tests {
     fn symbolic_extents_become_formulas() {
         let node = op("Conv").ints("strides", &[2, 2]).ints("pads", &[3, 3, 3, 3]);
         let shape = node.dims(&[image(free("N"), free("H")), float(&[64, 3, 7, 7])]);
-        assert!(
-            shape.starts_with("N×64×") && shape.ends_with("×112") && shape.contains('H'),
-            "{shape}"
-        );
+        assert!(shape.starts_with("N×64×") && shape.ends_with("×112") && shape.contains('H'), "{shape}");
     }
 
     #[test]
@@ -342,29 +307,19 @@ mod tests {
 
     #[test]
     fn same_padding_counts_the_dilated_kernel() {
-        let node = op("Conv")
-            .ints("strides", &[3, 3])
-            .ints("dilations", &[2, 2])
-            .string("auto_pad", "SAME_UPPER");
+        let node = op("Conv").ints("strides", &[3, 3]).ints("dilations", &[2, 2]).string("auto_pad", "SAME_UPPER");
         assert_eq!(node.dims(&[float(&[1, 1, 10, 10]), float(&[2, 1, 3, 3])]), "1×2×4×4");
     }
 
     #[test]
     fn channels_last_data_is_named() {
-        let fault = op("Conv")
-            .run(&[float(&[1, 32, 32, 3]), float(&[8, 3, 3, 3])])
-            .unwrap_err();
-        assert_eq!(
-            fault.message,
-            "input has 32 channels, weight wants 3; the last dim is 3: channels-last data?"
-        );
+        let fault = op("Conv").run(&[float(&[1, 32, 32, 3]), float(&[8, 3, 3, 3])]).unwrap_err();
+        assert_eq!(fault.message, "input has 32 channels, weight wants 3; the last dim is 3: channels-last data?");
     }
 
     #[test]
     fn kernel_must_fit_the_padded_input() {
-        let fault = op("Conv")
-            .run(&[float(&[1, 1, 2, 9]), float(&[1, 1, 3, 3])])
-            .unwrap_err();
+        let fault = op("Conv").run(&[float(&[1, 1, 2, 9]), float(&[1, 1, 3, 3])]).unwrap_err();
         assert_eq!(fault.message, "kernel 3 does not fit padded input 2 (axis 2)");
     }
 
@@ -372,10 +327,7 @@ mod tests {
     fn absurd_attributes_are_named_with_what_is_allowed() {
         let inputs = [float(&[1, 4, 8, 8]), float(&[6, 4, 3, 3])];
         let message = |node: crate::ops::testing::TestNode| node.run(&inputs).unwrap_err().message;
-        assert_eq!(
-            message(op("Conv").ints("strides", &[0, 1])),
-            "attribute strides holds 0; at least 1 is allowed"
-        );
+        assert_eq!(message(op("Conv").ints("strides", &[0, 1])), "attribute strides holds 0; at least 1 is allowed");
         assert_eq!(
             message(op("Conv").ints("dilations", &[1, 0])),
             "attribute dilations holds 0; at least 1 is allowed"
@@ -384,10 +336,7 @@ mod tests {
             message(op("Conv").ints("kernel_shape", &[-3, 3])),
             "attribute kernel_shape holds -3; at least 1 is allowed"
         );
-        assert_eq!(
-            message(op("Conv").int("group", 0)),
-            "attribute group is 0; at least 1 is allowed"
-        );
+        assert_eq!(message(op("Conv").int("group", 0)), "attribute group is 0; at least 1 is allowed");
         assert_eq!(
             message(op("Conv").ints("pads", &[1, 1, 1])),
             "attribute pads [1, 1, 1] holds 3 numbers; for 2 spatial axes 4 are allowed"
@@ -403,14 +352,8 @@ mod tests {
 
     #[test]
     fn groups_divide_the_filters() {
-        let fault = op("Conv")
-            .int("group", 4)
-            .run(&[float(&[1, 4, 8, 8]), float(&[6, 1, 3, 3])])
-            .unwrap_err();
-        assert_eq!(
-            fault.message,
-            "attribute group is 4, which does not divide the 6 output channels"
-        );
+        let fault = op("Conv").int("group", 4).run(&[float(&[1, 4, 8, 8]), float(&[6, 1, 3, 3])]).unwrap_err();
+        assert_eq!(fault.message, "attribute group is 4, which does not divide the 6 output channels");
     }
 
     #[test]
@@ -437,9 +380,7 @@ mod tests {
         let facts = op("QLinearConv").run(&inputs).unwrap();
         assert_eq!(facts, [u8s(&[1, 4, 6, 6])]);
         assert_eq!(op("QLinearConv").cost(&inputs).macs, Dim::constant(3_888));
-        let integer = op("ConvInteger")
-            .run(&[u8s(&[1, 3, 8, 8]), u8s(&[4, 3, 3, 3])])
-            .unwrap();
+        let integer = op("ConvInteger").run(&[u8s(&[1, 3, 8, 8]), u8s(&[4, 3, 3, 3])]).unwrap();
         assert_eq!(integer, [typed(ElementType::Int32, &[1, 4, 6, 6])]);
     }
 

@@ -86,35 +86,27 @@ impl Operator for ConvTranspose {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         let spatial = rank.saturating_sub(2);
-        if let (Some(found), Some(wanted)) = (
-            input.and_then(|input| input.dim(1)),
-            weight.and_then(|weight| weight.dim(0)),
-        ) {
+        if let (Some(found), Some(wanted)) =
+            (input.and_then(|input| input.dim(1)), weight.and_then(|weight| weight.dim(0)))
+        {
             if found.is_eq(wanted) == Some(false) {
-                return Err(Fault::shape(format!(
-                    "input has {found} channels, weight wants {wanted}"
-                )));
+                return Err(Fault::shape(format!("input has {found} channels, weight wants {wanted}")));
             }
             check_group(self.group, "input channels", wanted)?;
         }
         let kernel = kernel_dims(&self.window, weight)?;
         let bias = cx.shape(2).and_then(|bias| bias.dim(0));
         let filters = match (weight.and_then(|weight| weight.dim(1)), bias) {
-            (Some(each), Some(bias)) => Some(agreed(
-                "output channels of weight and bias",
-                &(each * i128::from(self.group)),
-                bias,
-            )?),
+            (Some(each), Some(bias)) => {
+                Some(agreed("output channels of weight and bias", &(each * i128::from(self.group)), bias)?)
+            }
             (Some(each), None) => Some(each * i128::from(self.group)),
             (None, bias) => bias.cloned(),
         };
         let stated = self.stated_extents(spatial, cx)?;
         let output_padding = self.output_padding(spatial)?;
         let mut dims = vec![
-            input
-                .and_then(|input| input.dim(0))
-                .cloned()
-                .unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None)),
+            input.and_then(|input| input.dim(0)).cloned().unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None)),
             filters.unwrap_or_else(|| cx.fresh_dim(0, 1, 0, None)),
         ];
         for (axis, &further) in output_padding.iter().enumerate() {
@@ -151,28 +143,19 @@ mod tests {
 
     #[test]
     fn output_padding_widens_the_output() {
-        let node = op("ConvTranspose")
-            .ints("strides", &[2, 2])
-            .ints("pads", &[1; 4])
-            .ints("output_padding", &[1, 1]);
+        let node = op("ConvTranspose").ints("strides", &[2, 2]).ints("pads", &[1; 4]).ints("output_padding", &[1, 1]);
         assert_eq!(node.dims(&[float(&[1, 1, 3, 3]), float(&[1, 1, 3, 3])]), "1×1×6×6");
     }
 
     #[test]
     fn same_padding_multiplies_by_the_stride() {
-        let node = op("ConvTranspose")
-            .ints("strides", &[2, 2])
-            .string("auto_pad", "SAME_UPPER");
+        let node = op("ConvTranspose").ints("strides", &[2, 2]).string("auto_pad", "SAME_UPPER");
         assert_eq!(node.dims(&[float(&[1, 1, 5, 5]), float(&[1, 1, 3, 3])]), "1×1×10×10");
     }
 
     #[test]
     fn output_shape_decides_the_extents_and_not_the_macs() {
-        let node = || {
-            op("ConvTranspose")
-                .ints("strides", &[2, 2])
-                .ints("output_shape", &[32, 32])
-        };
+        let node = || op("ConvTranspose").ints("strides", &[2, 2]).ints("output_shape", &[32, 32]);
         let inputs = [float(&[1, 1, 16, 16]), float(&[1, 1, 3, 3])];
         assert_eq!(node().dims(&inputs), "1×1×32×32");
         assert_eq!(node().cost(&inputs).macs, Dim::constant(2_304));
@@ -181,19 +164,13 @@ mod tests {
     #[test]
     fn output_shape_with_all_dims_is_remarked() {
         let inputs = [Some(float(&[1, 1, 16, 16])), Some(float(&[1, 1, 3, 3]))];
-        let four = op("ConvTranspose")
-            .ints("strides", &[2, 2])
-            .ints("output_shape", &[1, 1, 32, 32]);
+        let four = op("ConvTranspose").ints("strides", &[2, 2]).ints("output_shape", &[1, 1, 32, 32]);
         let (facts, remarks, _) = four.run_optional(&inputs).unwrap();
         assert_eq!(dims(&facts[0]), "1×1×32×32");
         assert_eq!(remarks[0].code.name(), "nonstandard-attribute");
-        let two = op("ConvTranspose")
-            .ints("strides", &[2, 2])
-            .ints("output_shape", &[32, 32]);
+        let two = op("ConvTranspose").ints("strides", &[2, 2]).ints("output_shape", &[32, 32]);
         assert!(two.run_optional(&inputs).unwrap().1.is_empty());
-        let three = op("ConvTranspose")
-            .ints("strides", &[2, 2])
-            .ints("output_shape", &[1, 32, 32]);
+        let three = op("ConvTranspose").ints("strides", &[2, 2]).ints("output_shape", &[1, 32, 32]);
         assert!(three.run_optional(&inputs).is_err());
     }
 

@@ -21,8 +21,13 @@ pub struct Cost {
 
 impl Cost {
     /// No cost at all: views and what only shapes need.
-    pub const FREE: Self =
-        Self { macs: Dim::ZERO, flops: Dim::ZERO, backward_flops: Dim::ZERO, bytes_read: Dim::ZERO, bytes_written: Dim::ZERO };
+    pub const FREE: Self = Self {
+        macs: Dim::ZERO,
+        flops: Dim::ZERO,
+        backward_flops: Dim::ZERO,
+        bytes_read: Dim::ZERO,
+        bytes_written: Dim::ZERO,
+    };
 
     /// Reads every input, writes every output, computes nothing. The gradient only moves too.
     #[must_use]

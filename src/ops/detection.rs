@@ -23,9 +23,7 @@ pub struct RoiAlign {
 pub(super) fn roi_align(node: &NodeView<'_>) -> Built {
     let sampling_ratio = node.int_or("sampling_ratio", 0)?;
     if sampling_ratio < 0 {
-        return Err(Fault::attribute(format!(
-            "attribute sampling_ratio is {sampling_ratio}; at least 0 is allowed"
-        )));
+        return Err(Fault::attribute(format!("attribute sampling_ratio is {sampling_ratio}; at least 0 is allowed")));
     }
     Ok(Box::new(RoiAlign {
         height: count("output_height", node.int_or("output_height", 1)?)?,
@@ -57,11 +55,7 @@ impl Operator for RoiAlign {
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         // A sample interpolates four elements (7 operations) and joins the others of its bin (1). Where the region
         // decides on their number, two along each side are taken.
-        let side = if self.sampling_ratio == 0 {
-            2
-        } else {
-            i128::from(self.sampling_ratio)
-        };
+        let side = if self.sampling_ratio == 0 { 2 } else { i128::from(self.sampling_ratio) };
         let flops = cx.elements_out(0)? * side.saturating_mul(side) * 8;
         let backward = if cx.needs_gradient(0) { flops.clone() } else { Dim::ZERO };
         Cost::composed(cx, Dim::ZERO, &flops, backward)
@@ -90,10 +84,7 @@ impl Operator for NonMaxSuppression {
         let boxes = of(0, 1).or_else(|| of(1, 2));
         // Left out, the limit is 0: nothing is chosen.
         let limit = match cx.has(2) {
-            true => cx
-                .integers(2)
-                .and_then(|limit| limit.into_iter().next())
-                .map(|limit| limit.max(&Dim::ZERO)),
+            true => cx.integers(2).and_then(|limit| limit.into_iter().next()).map(|limit| limit.max(&Dim::ZERO)),
             false => Some(Dim::ZERO),
         };
         let per_class = match (boxes, limit) {
@@ -110,10 +101,7 @@ impl Operator for NonMaxSuppression {
             Some(hi) if hi == Dim::ZERO => Dim::ZERO,
             hi => cx.fresh_dim(0, 0, 0, hi),
         };
-        Ok(vec![Fact::tensor(
-            ElementType::Int64,
-            Shape::new(vec![chosen, Dim::constant(3)]),
-        )])
+        Ok(vec![Fact::tensor(ElementType::Int64, Shape::new(vec![chosen, Dim::constant(3)]))])
     }
 
     /// One comparison for each score; how many overlaps are computed depends on the values. No gradient.
@@ -139,23 +127,12 @@ mod tests {
 
     #[test]
     fn roi_align_gives_a_grid_for_each_region() {
-        let inputs = [
-            float(&[1, 256, 50, 50]),
-            float(&[7, 4]),
-            typed(ElementType::Int64, &[7]),
-        ];
-        let node = || {
-            op("RoiAlign")
-                .int("output_height", 7)
-                .int("output_width", 7)
-                .int("sampling_ratio", 2)
-        };
+        let inputs = [float(&[1, 256, 50, 50]), float(&[7, 4]), typed(ElementType::Int64, &[7])];
+        let node = || op("RoiAlign").int("output_height", 7).int("output_width", 7).int("sampling_ratio", 2);
         assert_eq!(node().dims(&inputs), "7×256×7×7");
         assert_eq!(node().cost(&inputs).flops, Dim::constant(7 * 256 * 49 * 4 * 8));
         assert!(op("RoiAlign").int("output_height", 0).run(&inputs).is_err());
-        let fault = node()
-            .run(&[inputs[0].clone(), float(&[6, 4]), inputs[2].clone()])
-            .unwrap_err();
+        let fault = node().run(&[inputs[0].clone(), float(&[6, 4]), inputs[2].clone()]).unwrap_err();
         assert_eq!(fault.message, "rois holds 6 regions, batch_indices 7");
     }
 
@@ -163,20 +140,11 @@ mod tests {
     fn suppression_is_bounded_by_boxes_classes_and_limit() {
         let inputs = [float(&[2, 100, 4]), float(&[2, 3, 100])];
         let node = || op("NonMaxSuppression");
-        let facts = node()
-            .run(&[inputs[0].clone(), inputs[1].clone(), ints(&[20])])
-            .unwrap();
-        assert_eq!(
-            (dims(&facts[0]).as_str(), upper_bound(&facts[0])),
-            ("y0.0×3", Some(120))
-        );
-        let facts = node()
-            .run(&[inputs[0].clone(), inputs[1].clone(), ints(&[1 << 40])])
-            .unwrap();
+        let facts = node().run(&[inputs[0].clone(), inputs[1].clone(), ints(&[20])]).unwrap();
+        assert_eq!((dims(&facts[0]).as_str(), upper_bound(&facts[0])), ("y0.0×3", Some(120)));
+        let facts = node().run(&[inputs[0].clone(), inputs[1].clone(), ints(&[1 << 40])]).unwrap();
         assert_eq!(upper_bound(&facts[0]), Some(600));
-        let facts = node()
-            .run(&[inputs[0].clone(), inputs[1].clone(), typed(ElementType::Int64, &[1])])
-            .unwrap();
+        let facts = node().run(&[inputs[0].clone(), inputs[1].clone(), typed(ElementType::Int64, &[1])]).unwrap();
         assert_eq!(upper_bound(&facts[0]), Some(600));
         assert_eq!(node().dims(&inputs), "0×3");
         assert_eq!(node().cost(&inputs).flops, Dim::constant(600));
@@ -184,9 +152,7 @@ mod tests {
 
     #[test]
     fn scores_must_be_for_the_boxes() {
-        let fault = op("NonMaxSuppression")
-            .run(&[float(&[1, 100, 4]), float(&[1, 3, 90])])
-            .unwrap_err();
+        let fault = op("NonMaxSuppression").run(&[float(&[1, 100, 4]), float(&[1, 3, 90])]).unwrap_err();
         assert_eq!(fault.message, "there are 100 boxes and scores for 90");
     }
 }

@@ -69,11 +69,7 @@ impl Einsum {
 
     /// Labels of every operand (`None` while its rank decides them and is unknown), and the extent of each label.
     fn resolve(&self, shapes: &[Option<&Shape>]) -> Result<Resolved, Fault> {
-        let mut resolved = Resolved {
-            operands: Vec::new(),
-            sizes: BTreeMap::new(),
-            rest: Some(0),
-        };
+        let mut resolved = Resolved { operands: Vec::new(), sizes: BTreeMap::new(), rest: Some(0) };
         for (number, (operand, shape)) in self.operands.iter().zip(shapes).enumerate() {
             let letters = operand.iter().filter(|&&index| index != Index::Rest).count();
             let has_rest = letters < operand.len();
@@ -180,11 +176,7 @@ fn implicit_output(operands: &[Vec<Index>]) -> Vec<Index> {
     for &index in operands.iter().flatten() {
         *counts.entry(index).or_default() += 1;
     }
-    counts
-        .into_iter()
-        .filter(|&(index, count)| index == Index::Rest || count == 1)
-        .map(|(index, _)| index)
-        .collect()
+    counts.into_iter().filter(|&(index, count)| index == Index::Rest || count == 1).map(|(index, _)| index).collect()
 }
 
 fn expand(indices: &[Index], rest: usize) -> Vec<Label> {
@@ -211,23 +203,13 @@ impl Operator for Einsum {
         let element = common_element(cx, &inputs)?;
         let shapes: Vec<_> = inputs.iter().map(|&input| cx.shape(input)).collect();
         let resolved = self.resolve(&shapes)?;
-        let rest = if self.output.contains(&Index::Rest) {
-            resolved.rest
-        } else {
-            Some(0)
-        };
+        let rest = if self.output.contains(&Index::Rest) { resolved.rest } else { Some(0) };
         let Some(rest) = rest else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         let mut dims = Vec::new();
         for (axis, label) in expand(&self.output, rest).into_iter().enumerate() {
-            dims.push(
-                resolved
-                    .sizes
-                    .get(&label)
-                    .cloned()
-                    .unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None)),
-            );
+            dims.push(resolved.sizes.get(&label).cloned().unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None)));
         }
         Ok(vec![Fact::tensor(element, Shape::new(dims))])
     }
@@ -275,10 +257,7 @@ mod tests {
         let inputs = [float(&[1, 2, 3]), float(&[4, 3, 5])];
         assert_eq!(einsum("...ik,...kj->...ij").dims(&inputs), "4×2×5");
         assert_eq!(einsum("...ik,...kj->...ij").cost(&inputs).macs, Dim::constant(120));
-        assert_eq!(
-            einsum("...ik,...kj->...ij").dims(&[float(&[2, 3]), float(&[4, 3, 5])]),
-            "4×2×5"
-        );
+        assert_eq!(einsum("...ik,...kj->...ij").dims(&[float(&[2, 3]), float(&[4, 3, 5])]), "4×2×5");
     }
 
     #[test]
@@ -316,18 +295,9 @@ mod tests {
             message("ij,kl->im"),
             "attribute equation \"ij,kl->im\": the output has an index that no operand has"
         );
-        assert_eq!(
-            message("ij,kl->ii"),
-            "attribute equation \"ij,kl->ii\": an index stands twice in the output"
-        );
-        assert_eq!(
-            message("i1,kl"),
-            "attribute equation \"i1,kl\": '1' is no index; letters and ... are allowed"
-        );
-        assert_eq!(
-            message("ijk,kl"),
-            "operand 0 has rank 2 (2×3), the equation gives it 3 indices"
-        );
+        assert_eq!(message("ij,kl->ii"), "attribute equation \"ij,kl->ii\": an index stands twice in the output");
+        assert_eq!(message("i1,kl"), "attribute equation \"i1,kl\": '1' is no index; letters and ... are allowed");
+        assert_eq!(message("ijk,kl"), "operand 0 has rank 2 (2×3), the equation gives it 3 indices");
         assert!(message("......,kl").contains("twice"));
     }
 
@@ -335,10 +305,7 @@ mod tests {
     fn unknown_operands_leave_what_the_others_say() {
         assert_eq!(einsum("ij,jk->ik").dims(&[Fact::Unknown, float(&[3, 4])]), "y0.0×4");
         assert_eq!(einsum("...j,jk->...k").dims(&[Fact::Unknown, float(&[3, 4])]), "?");
-        let left = Fact::tensor(
-            ElementType::Float,
-            Shape::new(vec![free("B"), free("S"), Dim::constant(3)]),
-        );
+        let left = Fact::tensor(ElementType::Float, Shape::new(vec![free("B"), free("S"), Dim::constant(3)]));
         assert_eq!(einsum("bsj, jk -> bsk").dims(&[left, float(&[3, 4])]), "B×S×4");
     }
 }

@@ -37,10 +37,7 @@ fn matrix<'a>(shape: Option<&'a Shape>, name: &str, transposed: bool) -> Result<
     let Some(shape) = shape else { return Ok(None) };
     match shape.dims() {
         [first, second] => Ok(Some(if transposed { [second, first] } else { [first, second] })),
-        _ => Err(Fault::shape(format!(
-            "input {name} must be a matrix, {shape} has rank {}",
-            shape.rank()
-        ))),
+        _ => Err(Fault::shape(format!("input {name} must be a matrix, {shape} has rank {}", shape.rank()))),
     }
 }
 
@@ -80,20 +77,14 @@ impl Operator for Gemm {
         let rows = left.map_or_else(|| cx.fresh_dim(0, 0, 0, None), |[rows, _]| rows.clone());
         let columns = match right {
             Some([_, columns]) => columns.clone(),
-            None => match bias
-                .and_then(|bias| bias.dims().last())
-                .filter(|dim| dim.as_const() != Some(1))
-            {
+            None => match bias.and_then(|bias| bias.dims().last()).filter(|dim| dim.as_const() != Some(1)) {
                 Some(columns) => columns.clone(),
                 None => cx.fresh_dim(0, 1, 0, None),
             },
         };
         let dims = vec![rows, columns];
         if let Some(bias) = bias.filter(|bias| !may_stretch_to(bias, &dims)) {
-            return Err(Fault::shape(format!(
-                "bias {bias} does not stretch to {}",
-                Shape::new(dims)
-            )));
+            return Err(Fault::shape(format!("bias {bias} does not stretch to {}", Shape::new(dims))));
         }
         Ok(vec![Fact::tensor(element, Shape::new(dims))])
     }
@@ -107,11 +98,7 @@ impl Operator for Gemm {
     }
 
     fn role(&self, input: usize) -> Role {
-        if input == 0 || input == self.right() || input == self.bias() {
-            Role::Weight
-        } else {
-            Role::Setting
-        }
+        if input == 0 || input == self.right() || input == self.bias() { Role::Weight } else { Role::Setting }
     }
 }
 
@@ -128,31 +115,19 @@ mod tests {
         assert_eq!(op("Gemm").int("transB", 1).dims(&inputs), "2×16");
         let cost = op("Gemm").int("transB", 1).cost(&inputs);
         assert_eq!((cost.macs, cost.flops), (Dim::constant(256), Dim::constant(512 + 32)));
-        assert_eq!(
-            op("Gemm").int("transA", 1).dims(&[float(&[8, 2]), float(&[8, 3])]),
-            "2×3"
-        );
+        assert_eq!(op("Gemm").int("transA", 1).dims(&[float(&[8, 2]), float(&[8, 3])]), "2×3");
     }
 
     #[test]
     fn misfits_are_named() {
         let fault = op("Gemm").run(&[float(&[2, 8]), float(&[16, 8])]).unwrap_err();
-        assert_eq!(
-            fault.message,
-            "inner dims differ: A gives 8, B takes 16 (transA 0, transB 0)"
-        );
+        assert_eq!(fault.message, "inner dims differ: A gives 8, B takes 16 (transA 0, transB 0)");
         assert_eq!(fault.help.as_deref(), Some("transB = 1 would fit"));
         let fault = op("Gemm").run(&[float(&[2, 8, 1]), float(&[8, 4])]).unwrap_err();
         assert_eq!(fault.message, "input A must be a matrix, 2×8×1 has rank 3");
-        let fault = op("Gemm")
-            .run(&[float(&[2, 8]), float(&[8, 4]), float(&[2])])
-            .unwrap_err();
+        let fault = op("Gemm").run(&[float(&[2, 8]), float(&[8, 4]), float(&[2])]).unwrap_err();
         assert_eq!(fault.message, "bias 2 does not stretch to 2×4");
-        assert!(
-            op("Gemm")
-                .run(&[float(&[2, 8]), float(&[8, 4]), float(&[2, 1])])
-                .is_ok()
-        );
+        assert!(op("Gemm").run(&[float(&[2, 8]), float(&[8, 4]), float(&[2, 1])]).is_ok());
     }
 
     #[test]
@@ -163,16 +138,10 @@ mod tests {
     #[test]
     fn quantised_gemm_without_output_zero_point_gives_float() {
         let quantized = |dims: &[i128]| typed(ElementType::Int8, dims);
-        let mut inputs: Vec<_> = [
-            quantized(&[2, 8]),
-            float(&[]),
-            quantized(&[]),
-            quantized(&[8, 4]),
-            float(&[4]),
-        ]
-        .into_iter()
-        .chain([quantized(&[4]), typed(ElementType::Int32, &[4])])
-        .collect();
+        let mut inputs: Vec<_> = [quantized(&[2, 8]), float(&[]), quantized(&[]), quantized(&[8, 4]), float(&[4])]
+            .into_iter()
+            .chain([quantized(&[4]), typed(ElementType::Int32, &[4])])
+            .collect();
         let node = || op("QGemm").domain("com.microsoft");
         assert_eq!(node().run(&inputs).unwrap(), [float(&[2, 4])]);
         inputs.extend([float(&[]), quantized(&[])]);

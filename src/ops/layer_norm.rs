@@ -113,17 +113,10 @@ impl Operator for LayerNorm {
                 for (&input, name) in [scale].iter().chain(self.form.biases()).zip(["scale", "bias", "bias"]) {
                     if let Some(found) = cx.shape(input).filter(|found| !may_stretch_to(found, shape.dims())) {
                         let wanted: Shape = normalized.iter().cloned().collect();
-                        return Err(Fault::shape(format!(
-                            "{name} {found} does not fit the normalised dims {wanted}"
-                        )));
+                        return Err(Fault::shape(format!("{name} {found} does not fit the normalised dims {wanted}")));
                     }
                 }
-                Some(
-                    kept.iter()
-                        .cloned()
-                        .chain(normalized.iter().map(|_| Dim::ONE))
-                        .collect::<Shape>(),
-                )
+                Some(kept.iter().cloned().chain(normalized.iter().map(|_| Dim::ONE)).collect::<Shape>())
             }
         };
         if self.form.skips()
@@ -149,21 +142,11 @@ impl Operator for LayerNorm {
             let bias = self.form.biases().last().is_some_and(|&bias| cx.has(bias));
             forward += 1 + i128::from(bias);
         }
-        Normalized {
-            forward,
-            data: self.form.data(),
-            scale: self.form.scale(),
-            biases: self.form.biases(),
-        }
-        .cost(cx)
+        Normalized { forward, data: self.form.data(), scale: self.form.scale(), biases: self.form.biases() }.cost(cx)
     }
 
     fn role(&self, input: usize) -> Role {
-        if self.form.data().contains(&input) {
-            Role::Data
-        } else {
-            Role::Weight
-        }
+        if self.form.data().contains(&input) { Role::Data } else { Role::Weight }
     }
 }
 
@@ -177,46 +160,29 @@ mod tests {
     fn statistics_are_float_with_ones_for_the_normalised_dims() {
         let half = |dims: &[i128]| typed(ElementType::Float16, dims);
         let node = op("LayerNormalization").outputs(3).int("axis", 1);
-        let facts = node
-            .run(&[half(&[2, 16, 64]), half(&[16, 64]), half(&[16, 64])])
-            .unwrap();
+        let facts = node.run(&[half(&[2, 16, 64]), half(&[16, 64]), half(&[16, 64])]).unwrap();
         assert_eq!(facts, [half(&[2, 16, 64]), float(&[2, 1, 1]), float(&[2, 1, 1])]);
     }
 
     #[test]
     fn scale_must_fit_the_normalised_dims() {
-        let fault = op("LayerNormalization")
-            .run(&[float(&[2, 16, 64]), float(&[32])])
-            .unwrap_err();
+        let fault = op("LayerNormalization").run(&[float(&[2, 16, 64]), float(&[32])]).unwrap_err();
         assert_eq!(fault.message, "scale 32 does not fit the normalised dims 64");
-        assert!(
-            op("LayerNormalization")
-                .int("axis", 3)
-                .run(&[float(&[2, 16, 64]), float(&[64])])
-                .is_err()
-        );
+        assert!(op("LayerNormalization").int("axis", 3).run(&[float(&[2, 16, 64]), float(&[64])]).is_err());
     }
 
     #[test]
     fn layer_norm_takes_8_operations_and_rms_norm_5() {
         let input = || float(&[2, 16, 64]);
         let layer = op("LayerNormalization").cost(&[input(), float(&[64]), float(&[64])]);
-        assert_eq!(
-            (layer.flops, layer.backward_flops),
-            (Dim::constant(8 * 2_048), Dim::constant(11 * 2_048))
-        );
+        assert_eq!((layer.flops, layer.backward_flops), (Dim::constant(8 * 2_048), Dim::constant(11 * 2_048)));
         let rms = op("RMSNormalization").cost(&[input(), float(&[64])]);
-        assert_eq!(
-            (rms.flops, rms.backward_flops),
-            (Dim::constant(5 * 2_048), Dim::constant(7 * 2_048))
-        );
+        assert_eq!((rms.flops, rms.backward_flops), (Dim::constant(5 * 2_048), Dim::constant(7 * 2_048)));
     }
 
     #[test]
     fn rms_norm_has_the_type_of_its_scale() {
-        let facts = op("RMSNormalization")
-            .run(&[typed(ElementType::Float16, &[2, 64]), float(&[64])])
-            .unwrap();
+        let facts = op("RMSNormalization").run(&[typed(ElementType::Float16, &[2, 64]), float(&[64])]).unwrap();
         assert_eq!(facts, [float(&[2, 64])]);
     }
 
@@ -226,13 +192,8 @@ mod tests {
         let row = || float(&[64]);
         let node = || op("SkipLayerNormalization").domain("com.microsoft").outputs(4);
         let facts = node().run(&[input(), input(), row(), row(), row()]).unwrap();
-        assert_eq!(
-            facts.iter().map(dims).collect::<Vec<_>>(),
-            ["2×16×64", "2×16×1", "2×16×1", "2×16×64"]
-        );
-        let cost = op("SkipLayerNormalization")
-            .domain("com.microsoft")
-            .cost(&[input(), input(), row(), row(), row()]);
+        assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["2×16×64", "2×16×1", "2×16×1", "2×16×64"]);
+        let cost = op("SkipLayerNormalization").domain("com.microsoft").cost(&[input(), input(), row(), row(), row()]);
         assert_eq!(cost.flops, Dim::constant(10 * 2_048));
         let simplified = op("SkipSimplifiedLayerNormalization").domain("com.microsoft");
         assert_eq!(simplified.dims(&[input(), input(), row()]), "2×16×64");

@@ -48,11 +48,7 @@ pub struct Turn {
 const NONE: usize = usize::MAX;
 
 fn build(form: MatMulForm) -> Built {
-    Ok(Box::new(MatMul {
-        form,
-        left: Turn::default(),
-        right: Turn::default(),
-    }))
+    Ok(Box::new(MatMul { form, left: Turn::default(), right: Turn::default() }))
 }
 
 /// `MatMul`.
@@ -83,17 +79,10 @@ pub(super) fn dynamic_quantize_matmul(_node: &NodeView<'_>) -> Built {
 /// `FusedMatMul`.
 pub(super) fn fused_matmul(node: &NodeView<'_>) -> Built {
     let turn = |matrix: &str, batch: &str| -> Result<Turn, Fault> {
-        Ok(Turn {
-            matrix: node.flag(matrix, false)?,
-            batch: node.flag(batch, false)?,
-        })
+        Ok(Turn { matrix: node.flag(matrix, false)?, batch: node.flag(batch, false)? })
     };
     let (left, right) = (turn("transA", "transBatchA")?, turn("transB", "transBatchB")?);
-    Ok(Box::new(MatMul {
-        form: MatMulForm::Float,
-        left,
-        right,
-    }))
+    Ok(Box::new(MatMul { form: MatMulForm::Float, left, right }))
 }
 
 impl MatMulForm {
@@ -196,11 +185,7 @@ impl Operator for MatMul {
     }
 
     fn role(&self, input: usize) -> Role {
-        if input == 0 || input == self.form.right() || input == self.form.bias() {
-            Role::Weight
-        } else {
-            Role::Setting
-        }
+        if input == 0 || input == self.form.right() || input == self.form.bias() { Role::Weight } else { Role::Setting }
     }
 }
 
@@ -255,22 +240,9 @@ mod tests {
 
     #[test]
     fn fused_product_turns_its_operands_first() {
-        assert_eq!(
-            fused()
-                .int("transB", 1)
-                .dims(&[float(&[2, 8, 16, 64]), float(&[2, 8, 20, 64])]),
-            "2×8×16×20"
-        );
-        assert_eq!(
-            fused().int("transA", 1).cost(&[float(&[64, 2]), float(&[64, 3])]).macs,
-            Dim::constant(384)
-        );
-        assert_eq!(
-            fused()
-                .int("transBatchA", 1)
-                .dims(&[float(&[5, 2, 3]), float(&[2, 3, 4])]),
-            "2×5×4"
-        );
+        assert_eq!(fused().int("transB", 1).dims(&[float(&[2, 8, 16, 64]), float(&[2, 8, 20, 64])]), "2×8×16×20");
+        assert_eq!(fused().int("transA", 1).cost(&[float(&[64, 2]), float(&[64, 3])]).macs, Dim::constant(384));
+        assert_eq!(fused().int("transBatchA", 1).dims(&[float(&[5, 2, 3]), float(&[2, 3, 4])]), "2×5×4");
     }
 
     #[test]
@@ -280,27 +252,12 @@ mod tests {
         let integer = op("MatMulInteger").run(&[u8s(&[4, 3]), i8s(&[3, 2])]).unwrap();
         assert_eq!(integer, [typed(ElementType::Int32, &[4, 2])]);
         let scale = || float(&[]);
-        let inputs = [
-            u8s(&[4, 3]),
-            scale(),
-            u8s(&[]),
-            i8s(&[3, 2]),
-            scale(),
-            i8s(&[]),
-            scale(),
-            i8s(&[]),
-        ];
+        let inputs = [u8s(&[4, 3]), scale(), u8s(&[]), i8s(&[3, 2]), scale(), i8s(&[]), scale(), i8s(&[])];
         assert_eq!(op("QLinearMatMul").run(&inputs).unwrap(), [i8s(&[4, 2])]);
         let inputs = [u8s(&[4, 3]), i8s(&[3, 2]), scale(), scale()];
         let facts = op("MatMulIntegerToFloat").domain("com.microsoft").run(&inputs).unwrap();
         assert_eq!(facts, [float(&[4, 2])]);
         let inputs = [float(&[4, 3]), i8s(&[3, 2]), scale()];
-        assert_eq!(
-            op("DynamicQuantizeMatMul")
-                .domain("com.microsoft")
-                .run(&inputs)
-                .unwrap(),
-            [float(&[4, 2])]
-        );
+        assert_eq!(op("DynamicQuantizeMatMul").domain("com.microsoft").run(&inputs).unwrap(), [float(&[4, 2])]);
     }
 }

@@ -17,7 +17,10 @@ pub(super) fn without_value(fact: &Fact) -> Fact {
 pub(super) fn join_facts(cx: &mut InferCx<'_>, output: usize, a: &Fact, b: &Fact) -> Fact {
     match (a, b) {
         (Fact::Tensor(a), Fact::Tensor(b)) => Fact::Tensor(join_tensors(cx, output, a, b)),
-        (Fact::Sequence { element: left, length: left_length }, Fact::Sequence { element: right, length: right_length }) => {
+        (
+            Fact::Sequence { element: left, length: left_length },
+            Fact::Sequence { element: right, length: right_length },
+        ) => {
             // An empty sequence says nothing of its elements.
             let is_empty = |length: &Option<Dim>| length.as_ref().and_then(Dim::as_const) == Some(0);
             let element = if is_empty(left_length) {
@@ -31,7 +34,9 @@ pub(super) fn join_facts(cx: &mut InferCx<'_>, output: usize, a: &Fact, b: &Fact
             Fact::Sequence { element: Box::new(element), length }
         }
         (Fact::Optional(a), Fact::Optional(b)) => Fact::Optional(Box::new(join_facts(cx, output, a, b))),
-        (Fact::Optional(inner), other) | (other, Fact::Optional(inner)) => Fact::Optional(Box::new(join_facts(cx, output, inner, other))),
+        (Fact::Optional(inner), other) | (other, Fact::Optional(inner)) => {
+            Fact::Optional(Box::new(join_facts(cx, output, inner, other)))
+        }
         (a, b) if a == b => a.clone(),
         _ => Fact::Unknown,
     }

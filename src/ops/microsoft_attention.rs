@@ -11,10 +11,7 @@ use crate::ir::shape::Shape;
 
 /// `num_heads`, which every operator here needs.
 fn num_heads(node: &NodeView<'_>) -> Result<i64, Fault> {
-    count(
-        "num_heads",
-        node.int("num_heads")?.ok_or_else(|| node.missing("num_heads"))?,
-    )
+    count("num_heads", node.int("num_heads")?.ok_or_else(|| node.missing("num_heads"))?)
 }
 
 /// `Attention`, `QAttention`: projects its input to query, key and value first.
@@ -41,9 +38,7 @@ pub(super) fn projected_attention(node: &NodeView<'_>) -> Built {
             Some([query, key, value])
         }
         other => {
-            return Err(Fault::attribute(format!(
-                "attribute qkv_hidden_sizes {other:?} must hold 3 numbers"
-            )));
+            return Err(Fault::attribute(format!("attribute qkv_hidden_sizes {other:?} must hold 3 numbers")));
         }
     };
     Ok(Box::new(ProjectedAttention {
@@ -85,9 +80,7 @@ impl Operator for ProjectedAttention {
         if let (Some(found), Some(wanted)) = (of(0, 2), of(1, 0))
             && merged(&found, &wanted).is_none()
         {
-            return Err(Fault::shape(format!(
-                "input has {found} elements for each token, weights take {wanted}"
-            )));
+            return Err(Fault::shape(format!("input has {found} elements for each token, weights take {wanted}")));
         }
         let hidden = self.hidden(cx.shape(1))?;
         let heads = Dim::from(self.heads);
@@ -111,10 +104,7 @@ impl Operator for ProjectedAttention {
         if cx.output_count() > 1 {
             let keys = keys.unwrap_or_else(|| cx.fresh_dim(1, 3, 0, None));
             let size = size.unwrap_or_else(|| cx.fresh_dim(1, 4, 0, None));
-            facts.push(Fact::tensor(
-                element,
-                Shape::new(vec![Dim::constant(2), batch, heads, keys, size]),
-            ));
+            facts.push(Fact::tensor(element, Shape::new(vec![Dim::constant(2), batch, heads, keys, size])));
         }
         Ok(facts)
     }
@@ -169,10 +159,7 @@ pub struct MultiHeadAttention {
 
 /// `MultiHeadAttention`.
 pub(super) fn multi_head_attention(node: &NodeView<'_>) -> Built {
-    Ok(Box::new(MultiHeadAttention {
-        heads: num_heads(node)?,
-        causal: node.flag("unidirectional", false)?,
-    }))
+    Ok(Box::new(MultiHeadAttention { heads: num_heads(node)?, causal: node.flag("unidirectional", false)? }))
 }
 
 /// The extents of an attention over separate or packed operands.
@@ -203,13 +190,7 @@ impl MultiHeadAttention {
             [batch, length, _, _, size] => {
                 let [batch, queries, head_size] = [batch, length, size].map(Clone::clone);
                 let keys = keys(length);
-                return Ok(Some(Extents {
-                    batch,
-                    queries,
-                    keys,
-                    value_size: head_size.clone(),
-                    head_size,
-                }));
+                return Ok(Some(Extents { batch, queries, keys, value_size: head_size.clone(), head_size }));
             }
             [batch, length, hidden] => (batch.clone(), length.clone(), hidden),
             _ => return Err(Fault::shape(format!("query is {query}; 3 or 5 dims are allowed"))),
@@ -222,22 +203,14 @@ impl MultiHeadAttention {
             ([_, _, length, _], Some([_, _, _, size])) => (length.clone(), size.clone()),
             ([_, length, found], Some([_, _, value])) => {
                 if merged(found, hidden).is_none() {
-                    return Err(Fault::shape(format!(
-                        "query has {hidden} elements for each token, key {found}"
-                    )));
+                    return Err(Fault::shape(format!("query has {hidden} elements for each token, key {found}")));
                 }
                 (keys(length), head_size_of(value, &heads)?)
             }
             ([_, _, _] | [_, _, _, _], _) => return Ok(None),
             _ => return Err(Fault::shape(format!("key is {key}; 3, 4 or 5 dims are allowed"))),
         };
-        Ok(Some(Extents {
-            batch,
-            queries,
-            keys,
-            head_size,
-            value_size,
-        }))
+        Ok(Some(Extents { batch, queries, keys, head_size, value_size }))
     }
 }
 
@@ -251,13 +224,7 @@ impl Operator for MultiHeadAttention {
         let Some(extents) = self.extents(|input| cx.shape(input), cx.has(8))? else {
             return Ok(vec![Fact::tensor(element, None); cx.output_count().min(4)]);
         };
-        let Extents {
-            batch,
-            queries,
-            keys,
-            head_size,
-            value_size,
-        } = extents;
+        let Extents { batch, queries, keys, head_size, value_size } = extents;
         let heads = Dim::from(self.heads);
         let shapes = [
             vec![batch.clone(), queries.clone(), &heads * &value_size],
@@ -265,11 +232,7 @@ impl Operator for MultiHeadAttention {
             vec![batch.clone(), heads.clone(), keys.clone(), value_size],
             vec![batch, heads, queries, keys],
         ];
-        Ok(shapes
-            .into_iter()
-            .take(cx.output_count())
-            .map(|dims| Fact::tensor(element, Shape::new(dims)))
-            .collect())
+        Ok(shapes.into_iter().take(cx.output_count()).map(|dims| Fact::tensor(element, Shape::new(dims))).collect())
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
@@ -327,11 +290,7 @@ pub(super) fn group_query_attention(node: &NodeView<'_>) -> Built {
             "attribute num_heads is {heads}, no multiple of kv_num_heads {kv_heads}"
         )));
     }
-    Ok(Box::new(GroupQueryAttention {
-        heads,
-        kv_heads,
-        rotary: node.flag("do_rotary", false)?,
-    }))
+    Ok(Box::new(GroupQueryAttention { heads, kv_heads, rotary: node.flag("do_rotary", false)? }))
 }
 
 impl GroupQueryAttention {
@@ -349,11 +308,7 @@ impl GroupQueryAttention {
             return Err(Fault::shape(format!("query is {query}; 3 dims are allowed")));
         };
         let (heads, kv_heads) = (i128::from(self.heads), i128::from(self.kv_heads));
-        let all = if packed {
-            heads.saturating_add(kv_heads.saturating_mul(2))
-        } else {
-            heads
-        };
+        let all = if packed { heads.saturating_add(kv_heads.saturating_mul(2)) } else { heads };
         let head_size = head_size_of(hidden, &Dim::constant(all))?;
         let keys = match (past.and_then(|past| past.dim(2)), total) {
             (Some(past), Some(total)) => past.max(&total),
@@ -362,13 +317,7 @@ impl GroupQueryAttention {
             (None, None) => queries.clone(),
         };
         let (batch, queries) = (batch.clone(), queries.clone());
-        Ok(Some(Extents {
-            batch,
-            queries,
-            keys,
-            value_size: head_size.clone(),
-            head_size,
-        }))
+        Ok(Some(Extents { batch, queries, keys, value_size: head_size.clone(), head_size }))
     }
 }
 
@@ -380,18 +329,9 @@ impl Operator for GroupQueryAttention {
             return Ok(vec![Fact::tensor(element, None); cx.output_count().min(4)]);
         };
         let (heads, kv_heads) = (Dim::from(self.heads), Dim::from(self.kv_heads));
-        let present = vec![
-            extents.batch.clone(),
-            kv_heads,
-            extents.keys.clone(),
-            extents.head_size.clone(),
-        ];
+        let present = vec![extents.batch.clone(), kv_heads, extents.keys.clone(), extents.head_size.clone()];
         let shapes = [
-            vec![
-                extents.batch.clone(),
-                extents.queries.clone(),
-                &heads * extents.head_size,
-            ],
+            vec![extents.batch.clone(), extents.queries.clone(), &heads * extents.head_size],
             present.clone(),
             present,
             vec![extents.batch, heads, extents.queries, extents.keys],
@@ -399,18 +339,13 @@ impl Operator for GroupQueryAttention {
         let cache = cx.element(3).or(element);
         let elements = [element, cache, cache, element];
         let facts = shapes.into_iter().zip(elements).take(cx.output_count());
-        Ok(facts
-            .map(|(dims, element)| Fact::tensor(element, Shape::new(dims)))
-            .collect())
+        Ok(facts.map(|(dims, element)| Fact::tensor(element, Shape::new(dims))).collect())
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         let total = match cx.shape_out(1).and_then(|present| present.dim(2)) {
             Some(keys) => Some(keys.clone()),
-            None => cx
-                .input(6)
-                .and_then(|total| total.integers())
-                .and_then(|total| total.into_iter().next()),
+            None => cx.input(6).and_then(|total| total.integers()).and_then(|total| total.into_iter().next()),
         };
         let packed = !cx.has(1);
         let extents = self.extents(cx.shape_in(0), packed, cx.shape_in(3), total).ok()??;
@@ -436,11 +371,7 @@ impl Operator for GroupQueryAttention {
     }
 
     fn role(&self, input: usize) -> Role {
-        if (5..=9).contains(&input) {
-            Role::Setting
-        } else {
-            Role::Data
-        }
+        if (5..=9).contains(&input) { Role::Setting } else { Role::Data }
     }
 }
 
@@ -464,134 +395,62 @@ mod tests {
     fn attention_counts_projection_and_scores() {
         let node = || microsoft("Attention").int("num_heads", 12);
         let inputs = [float(&[2, 16, 768]), float(&[768, 2304]), float(&[2304])];
-        assert_eq!(
-            shapes(&node().outputs(2).run(&inputs).unwrap()),
-            ["2×16×768", "2×2×12×16×64"]
-        );
+        assert_eq!(shapes(&node().outputs(2).run(&inputs).unwrap()), ["2×16×768", "2×2×12×16×64"]);
         let cost = node().cost(&inputs);
         let scores: i128 = 2 * 12 * 16 * 16;
         assert_eq!(cost.macs, Dim::constant(2 * 16 * 768 * 2304 + scores * 128));
         assert_eq!(cost.flops, cost.macs * 2 + scores * 5 + 2 * 16 * 2304);
         let fault = microsoft("Attention").int("num_heads", 7).run(&inputs).unwrap_err();
         assert_eq!(fault.message, "value has 768 elements, which 7 heads do not divide");
-        let wide = microsoft("Attention")
-            .int("num_heads", 2)
-            .ints("qkv_hidden_sizes", &[64, 64, 32]);
-        assert_eq!(
-            wide.dims(&[float(&[2, 16, 8]), float(&[8, 160]), float(&[160])]),
-            "2×16×32"
-        );
+        let wide = microsoft("Attention").int("num_heads", 2).ints("qkv_hidden_sizes", &[64, 64, 32]);
+        assert_eq!(wide.dims(&[float(&[2, 16, 8]), float(&[8, 160]), float(&[160])]), "2×16×32");
     }
 
     #[test]
     fn attention_appends_to_its_past() {
         let past = Fact::tensor(
             ElementType::Float,
-            Shape::new(vec![
-                Dim::constant(2),
-                Dim::ONE,
-                Dim::constant(12),
-                free("P"),
-                Dim::constant(64),
-            ]),
+            Shape::new(vec![Dim::constant(2), Dim::ONE, Dim::constant(12), free("P"), Dim::constant(64)]),
         );
-        let inputs = [
-            Some(float(&[1, 1, 768])),
-            Some(float(&[768, 2304])),
-            Some(float(&[2304])),
-            None,
-            Some(past),
-        ];
-        let (facts, _, _) = microsoft("Attention")
-            .int("num_heads", 12)
-            .outputs(2)
-            .run_optional(&inputs)
-            .unwrap();
-        assert_eq!(
-            facts[1].as_tensor().unwrap().shape.as_ref().unwrap().dims()[3],
-            free("P") + 1
-        );
+        let inputs = [Some(float(&[1, 1, 768])), Some(float(&[768, 2304])), Some(float(&[2304])), None, Some(past)];
+        let (facts, _, _) = microsoft("Attention").int("num_heads", 12).outputs(2).run_optional(&inputs).unwrap();
+        assert_eq!(facts[1].as_tensor().unwrap().shape.as_ref().unwrap().dims()[3], free("P") + 1);
     }
 
     #[test]
     fn quantised_attention_gives_floats() {
         let quantized = |dims: &[i128]| typed(ElementType::Int8, dims);
-        let inputs = [
-            quantized(&[2, 16, 768]),
-            quantized(&[768, 2304]),
-            float(&[2304]),
-            float(&[]),
-            float(&[]),
-        ];
-        assert_eq!(
-            microsoft("QAttention").int("num_heads", 12).run(&inputs).unwrap(),
-            [float(&[2, 16, 768])]
-        );
+        let inputs = [quantized(&[2, 16, 768]), quantized(&[768, 2304]), float(&[2304]), float(&[]), float(&[])];
+        assert_eq!(microsoft("QAttention").int("num_heads", 12).run(&inputs).unwrap(), [float(&[2, 16, 768])]);
     }
 
     #[test]
     fn multi_head_attention_takes_separate_and_packed_operands() {
         let node = || microsoft("MultiHeadAttention").int("num_heads", 8).outputs(3);
         let separate = [float(&[2, 10, 512]), float(&[2, 20, 512]), float(&[2, 20, 256])];
-        assert_eq!(
-            shapes(&node().run(&separate).unwrap()),
-            ["2×10×256", "2×8×20×64", "2×8×20×32"]
-        );
+        assert_eq!(shapes(&node().run(&separate).unwrap()), ["2×10×256", "2×8×20×64", "2×8×20×32"]);
         assert_eq!(node().cost(&separate).macs, Dim::constant(2 * 8 * 10 * 20 * 96));
         assert_eq!(node().dims(&[float(&[2, 10, 8, 3, 64])]), "2×10×512");
-        assert_eq!(
-            node().dims(&[float(&[2, 10, 512]), float(&[2, 20, 8, 2, 64])]),
-            "2×10×512"
-        );
+        assert_eq!(node().dims(&[float(&[2, 10, 512]), float(&[2, 20, 8, 2, 64])]), "2×10×512");
         let encoder = [float(&[2, 10, 512]), float(&[2, 8, 20, 64]), float(&[2, 8, 20, 64])];
         assert_eq!(shapes(&node().run(&encoder).unwrap())[1], "2×8×20×64");
-        let fault = node()
-            .run(&[float(&[2, 10, 512]), float(&[2, 20, 256]), float(&[2, 20, 256])])
-            .unwrap_err();
+        let fault = node().run(&[float(&[2, 10, 512]), float(&[2, 20, 256]), float(&[2, 20, 256])]).unwrap_err();
         assert_eq!(fault.message, "query has 512 elements for each token, key 256");
     }
 
     #[test]
     fn group_query_attention_shares_keys() {
-        let node = || {
-            microsoft("GroupQueryAttention")
-                .int("num_heads", 8)
-                .int("kv_num_heads", 2)
-                .outputs(3)
-        };
+        let node = || microsoft("GroupQueryAttention").int("num_heads", 8).int("kv_num_heads", 2).outputs(3);
         let lengths = || typed(ElementType::Int32, &[2]);
         let total = || typed(ElementType::Int32, &[]);
         let past = || float(&[2, 2, 30, 64]);
-        let inputs = [
-            float(&[2, 1, 512]),
-            float(&[2, 1, 128]),
-            float(&[2, 1, 128]),
-            past(),
-            past(),
-            lengths(),
-            total(),
-        ];
-        assert_eq!(
-            shapes(&node().run(&inputs).unwrap()),
-            ["2×1×512", "2×2×31×64", "2×2×31×64"]
-        );
+        let inputs =
+            [float(&[2, 1, 512]), float(&[2, 1, 128]), float(&[2, 1, 128]), past(), past(), lengths(), total()];
+        assert_eq!(shapes(&node().run(&inputs).unwrap()), ["2×1×512", "2×2×31×64", "2×2×31×64"]);
         assert_eq!(node().cost(&inputs).macs, Dim::constant(2 * 8 * 31 * 128));
-        let packed = [
-            Some(float(&[2, 1, 768])),
-            None,
-            None,
-            Some(past()),
-            Some(past()),
-            Some(lengths()),
-            Some(total()),
-        ];
+        let packed =
+            [Some(float(&[2, 1, 768])), None, None, Some(past()), Some(past()), Some(lengths()), Some(total())];
         assert_eq!(shapes(&node().run_optional(&packed).unwrap().0)[0], "2×1×512");
-        assert!(
-            microsoft("GroupQueryAttention")
-                .int("num_heads", 8)
-                .int("kv_num_heads", 3)
-                .run(&inputs)
-                .is_err()
-        );
+        assert!(microsoft("GroupQueryAttention").int("num_heads", 8).int("kv_num_heads", 3).run(&inputs).is_err());
     }
 }

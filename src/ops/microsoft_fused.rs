@@ -30,13 +30,7 @@ impl Operator for BiasActivation {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        Normalized {
-            forward: 1 + i128::from(cx.has(1)),
-            data: &[0],
-            scale: usize::MAX,
-            biases: &[1],
-        }
-        .cost(cx)
+        Normalized { forward: 1 + i128::from(cx.has(1)), data: &[0], scale: usize::MAX, biases: &[1] }.cost(cx)
     }
 
     fn role(&self, input: usize) -> Role {
@@ -66,11 +60,7 @@ impl Operator for EmbedLayerNorm {
         let length = length.unwrap_or_else(|| cx.fresh_dim(0, 1, 0, None));
         let hidden = hidden.unwrap_or_else(|| cx.fresh_dim(0, 2, 0, None));
         let sum = Fact::tensor(element, Shape::new(vec![batch.clone(), length, hidden]));
-        let mut facts = vec![
-            sum.clone(),
-            Fact::tensor(ElementType::Int32, Shape::new(vec![batch])),
-            sum,
-        ];
+        let mut facts = vec![sum.clone(), Fact::tensor(ElementType::Int32, Shape::new(vec![batch])), sum];
         facts.truncate(cx.output_count());
         Ok(facts)
     }
@@ -78,13 +68,8 @@ impl Operator for EmbedLayerNorm {
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         // Two or three rows are added for each token, then normalised. Of a table only these rows are read.
         let tables: i128 = if cx.has(4) { 3 } else { 2 };
-        let mut cost = Normalized {
-            forward: tables - 1 + MEAN_VARIANCE,
-            data: &[2, 3, 4],
-            scale: 5,
-            biases: &[6],
-        }
-        .cost(cx)?;
+        let mut cost =
+            Normalized { forward: tables - 1 + MEAN_VARIANCE, data: &[2, 3, 4], scale: 5, biases: &[6] }.cost(cx)?;
         let rows = super::cost::tensor_bytes(cx.output(0)?)?;
         let mut read = rows * tables;
         for input in [0, 1, 5, 6, 7, 8] {
@@ -97,11 +82,7 @@ impl Operator for EmbedLayerNorm {
     }
 
     fn role(&self, input: usize) -> Role {
-        if (2..=6).contains(&input) {
-            Role::Weight
-        } else {
-            Role::Data
-        }
+        if (2..=6).contains(&input) { Role::Weight } else { Role::Data }
     }
 }
 
@@ -133,9 +114,7 @@ impl Operator for Reorder {
         };
         let mut dims = shape.dims().to_vec();
         if dims.len() < 3 {
-            return Err(Fault::shape(format!(
-                "the input is {shape}; at least 3 dims are needed"
-            )));
+            return Err(Fault::shape(format!("the input is {shape}; at least 3 dims are needed")));
         }
         // The blocked tensor is written with its channels second.
         if self.channels_last && !self.leaves {
@@ -170,10 +149,7 @@ mod tests {
     #[test]
     fn gelu_with_bias_takes_two_operations() {
         let cost = microsoft("BiasGelu").cost(&[float(&[2, 8]), float(&[8])]);
-        assert_eq!(
-            (cost.flops, cost.backward_flops),
-            (Dim::constant(32), Dim::constant(48))
-        );
+        assert_eq!((cost.flops, cost.backward_flops), (Dim::constant(32), Dim::constant(48)));
         assert_eq!(microsoft("FastGelu").cost(&[float(&[2, 8])]).flops, Dim::constant(16));
         assert_eq!(microsoft("Gelu").dims(&[float(&[2, 8])]), "2×8");
         assert!(microsoft("BiasGelu").run(&[float(&[2, 8]), float(&[4])]).is_err());
@@ -183,15 +159,7 @@ mod tests {
     fn embedding_reads_rows_and_not_tables() {
         let ids = || typed(ElementType::Int32, &[2, 16]);
         let row = || float(&[64]);
-        let inputs = [
-            ids(),
-            ids(),
-            float(&[30_000, 64]),
-            float(&[512, 64]),
-            float(&[2, 64]),
-            row(),
-            row(),
-        ];
+        let inputs = [ids(), ids(), float(&[30_000, 64]), float(&[512, 64]), float(&[2, 64]), row(), row()];
         let node = || microsoft("EmbedLayerNormalization").outputs(2);
         let facts = node().run(&inputs).unwrap();
         assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["2×16×64", "2"]);
@@ -204,18 +172,8 @@ mod tests {
     fn blocked_layouts_keep_the_logical_shape() {
         let nchwc = |name: &str| op(name).domain("com.microsoft.nchwc");
         assert_eq!(nchwc("ReorderInput").dims(&[float(&[1, 16, 8, 8])]), "1×16×8×8");
-        assert_eq!(
-            nchwc("ReorderInput")
-                .int("channels_last", 1)
-                .dims(&[float(&[1, 8, 9, 16])]),
-            "1×16×8×9"
-        );
-        assert_eq!(
-            nchwc("ReorderOutput")
-                .int("channels", 12)
-                .dims(&[float(&[1, 16, 8, 8])]),
-            "1×12×8×8"
-        );
+        assert_eq!(nchwc("ReorderInput").int("channels_last", 1).dims(&[float(&[1, 8, 9, 16])]), "1×16×8×9");
+        assert_eq!(nchwc("ReorderOutput").int("channels", 12).dims(&[float(&[1, 16, 8, 8])]), "1×12×8×8");
         let last = nchwc("ReorderOutput").int("channels", 12).int("channels_last", 1);
         assert_eq!(last.dims(&[float(&[1, 16, 8, 9])]), "1×8×9×12");
         let inputs = [float(&[1, 3, 8, 8]), float(&[16, 3, 3, 3]), float(&[16])];

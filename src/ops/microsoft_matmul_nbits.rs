@@ -25,17 +25,10 @@ pub(super) fn matmul_nbits(node: &NodeView<'_>) -> Built {
     let required = |name: &str| count(name, node.int(name)?.ok_or_else(|| node.missing(name))?);
     let bits = node.int_or("bits", 4)?;
     if !(2..=8).contains(&bits) {
-        return Err(Fault::attribute(format!(
-            "attribute bits is {bits}; 2 to 8 are allowed"
-        )));
+        return Err(Fault::attribute(format!("attribute bits is {bits}; 2 to 8 are allowed")));
     }
     let (inner, columns, block_size) = (required("K")?, required("N")?, required("block_size")?);
-    Ok(Box::new(MatMulNBits {
-        inner,
-        columns,
-        bits,
-        block_size,
-    }))
+    Ok(Box::new(MatMulNBits { inner, columns, bits, block_size }))
 }
 
 impl Operator for MatMulNBits {
@@ -49,10 +42,7 @@ impl Operator for MatMulNBits {
             return Err(Fault::shape("input A is a scalar; its last dim must be K"));
         };
         if merged(last, &Dim::from(self.inner)).is_none() {
-            return Err(Fault::shape(format!(
-                "input A is {left}, but the attribute K is {}",
-                self.inner
-            )));
+            return Err(Fault::shape(format!("input A is {left}, but the attribute K is {}", self.inner)));
         }
         *last = Dim::from(self.columns);
         Ok(vec![Fact::tensor(element, Shape::new(dims))])
@@ -94,39 +84,20 @@ mod tests {
 
     #[test]
     fn packed_weights_count_as_elements() {
-        let inputs = [
-            float(&[3, 64]),
-            typed(ElementType::Uint8, &[32, 2, 16]),
-            float(&[32, 2]),
-        ];
+        let inputs = [float(&[3, 64]), typed(ElementType::Uint8, &[32, 2, 16]), float(&[32, 2])];
         assert_eq!(node(4).dims(&inputs), "3×32");
         assert_eq!(node(4).cost(&inputs).macs, Dim::constant(6_144));
-        let operator = MatMulNBits {
-            inner: 64,
-            columns: 32,
-            bits: 4,
-            block_size: 32,
-        };
+        let operator = MatMulNBits { inner: 64, columns: 32, bits: 4, block_size: 32 };
         assert_eq!(operator.stored_elements(1), Some(Dim::constant(2_048)));
         assert_eq!(operator.stored_elements(2), None);
     }
 
     #[test]
     fn attributes_are_checked_against_the_input() {
-        let fault = node(4)
-            .run(&[
-                float(&[3, 60]),
-                typed(ElementType::Uint8, &[32, 2, 16]),
-                float(&[32, 2]),
-            ])
-            .unwrap_err();
+        let fault =
+            node(4).run(&[float(&[3, 60]), typed(ElementType::Uint8, &[32, 2, 16]), float(&[32, 2])]).unwrap_err();
         assert_eq!(fault.message, "input A is 3×60, but the attribute K is 64");
         assert!(node(9).run(&[float(&[3, 64])]).is_err());
-        assert!(
-            op("MatMulNBits")
-                .domain("com.microsoft")
-                .run(&[float(&[3, 64])])
-                .is_err()
-        );
+        assert!(op("MatMulNBits").domain("com.microsoft").run(&[float(&[3, 64])]).is_err());
     }
 }

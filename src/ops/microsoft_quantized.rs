@@ -37,11 +37,7 @@ impl Operator for QuantizedBinary {
     }
 
     fn role(&self, input: usize) -> Role {
-        if matches!(input, 0 | 3) {
-            Role::Data
-        } else {
-            Role::Setting
-        }
+        if matches!(input, 0 | 3) { Role::Data } else { Role::Setting }
     }
 }
 
@@ -77,9 +73,7 @@ pub struct QuantizedConcat {
 
 /// `QLinearConcat`.
 pub(super) fn concat(node: &NodeView<'_>) -> Built {
-    Ok(Box::new(QuantizedConcat {
-        axis: node.int("axis")?.ok_or_else(|| node.missing("axis"))?,
-    }))
+    Ok(Box::new(QuantizedConcat { axis: node.int("axis")?.ok_or_else(|| node.missing("axis"))? }))
 }
 
 impl Operator for QuantizedConcat {
@@ -105,9 +99,7 @@ impl Operator for QuantizedConcat {
                     joined = joined.map(|joined| joined + found);
                 } else {
                     *dim = merged(dim, found).ok_or_else(|| {
-                        Fault::shape(format!(
-                            "parts {first} and {part} differ in dim {index}, which is not joined"
-                        ))
+                        Fault::shape(format!("parts {first} and {part} differ in dim {index}, which is not joined"))
                     })?;
                 }
             }
@@ -124,11 +116,7 @@ impl Operator for QuantizedConcat {
     }
 
     fn role(&self, input: usize) -> Role {
-        if input >= 2 && input % 3 == 2 {
-            Role::Data
-        } else {
-            Role::Setting
-        }
+        if input >= 2 && input % 3 == 2 { Role::Data } else { Role::Setting }
     }
 }
 
@@ -144,35 +132,22 @@ mod tests {
     }
 
     fn part(dims: &[i128]) -> [Fact; 3] {
-        [
-            typed(ElementType::Uint8, dims),
-            float(&[]),
-            typed(ElementType::Uint8, &[]),
-        ]
+        [typed(ElementType::Uint8, dims), float(&[]), typed(ElementType::Uint8, &[])]
     }
 
     #[test]
     fn quantised_sum_broadcasts() {
         let inputs = [&part(&[1, 4, 6, 6])[..], &part(&[4, 1, 1]), &part(&[])[1..]].concat();
-        assert_eq!(
-            microsoft("QLinearAdd").run(&inputs).unwrap(),
-            [typed(ElementType::Uint8, &[1, 4, 6, 6])]
-        );
+        assert_eq!(microsoft("QLinearAdd").run(&inputs).unwrap(), [typed(ElementType::Uint8, &[1, 4, 6, 6])]);
         assert_eq!(microsoft("QLinearMul").cost(&inputs).flops, Dim::constant(3 * 144));
         let inputs = [&part(&[4])[..], &part(&[3]), &part(&[])[1..]].concat();
-        assert_eq!(
-            microsoft("QLinearAdd").run(&inputs).unwrap_err().message,
-            "shapes 4 and 3 do not broadcast"
-        );
+        assert_eq!(microsoft("QLinearAdd").run(&inputs).unwrap_err().message, "shapes 4 and 3 do not broadcast");
     }
 
     #[test]
     fn quantised_activations_keep_the_shape() {
         let inputs = [&part(&[2, 3])[..], &part(&[])[1..]].concat();
-        assert_eq!(
-            microsoft("QLinearSigmoid").run(&inputs).unwrap(),
-            [typed(ElementType::Uint8, &[2, 3])]
-        );
+        assert_eq!(microsoft("QLinearSigmoid").run(&inputs).unwrap(), [typed(ElementType::Uint8, &[2, 3])]);
         assert_eq!(microsoft("QLinearLeakyRelu").dims(&inputs), "2×3");
     }
 
@@ -187,9 +162,7 @@ mod tests {
     #[test]
     fn quantised_pools_read_settings_beside_their_data() {
         let inputs = [&part(&[1, 4, 6, 6])[..], &part(&[])[1..]].concat();
-        let pool = microsoft("QLinearAveragePool")
-            .ints("kernel_shape", &[2, 2])
-            .ints("strides", &[2, 2]);
+        let pool = microsoft("QLinearAveragePool").ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2]);
         assert_eq!(pool.run(&inputs).unwrap(), [typed(ElementType::Uint8, &[1, 4, 3, 3])]);
         let last = microsoft("QLinearGlobalAveragePool").int("channels_last", 1);
         assert_eq!(last.dims(&inputs), "1×1×1×6");

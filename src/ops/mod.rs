@@ -4,15 +4,23 @@
 //! them, its cost, and what each input is to it. It knows nothing of the model around it, of runtimes or of devices.
 //! To add one: a file here with a type that implements [`Operator`], and a line in [`table`].
 
-pub mod attributes;
 pub mod attention;
+pub mod attributes;
+mod axes;
 pub mod batch_norm;
+mod binary;
+mod broadcast;
+mod cast;
+mod concat;
+mod constant;
 mod control_flow;
 pub mod conv;
 pub mod conv_transpose;
 pub mod cost;
 pub mod detection;
 pub mod einsum;
+mod expand;
+mod gather;
 pub mod gemm;
 pub mod layer_norm;
 pub mod matmul;
@@ -26,12 +34,22 @@ mod operands;
 pub mod pool;
 pub mod quantize;
 pub mod recurrent;
+mod reshape;
 pub mod rotary;
+mod scalar;
 mod sequence;
+mod shape_of;
+mod slice;
 pub mod softmax;
+mod split;
+mod squeeze;
+pub mod standard_names;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+mod transpose;
+mod unary;
+mod values;
 pub mod window;
 
 use std::fmt;
@@ -60,11 +78,7 @@ impl Fault {
     /// A fault of this kind.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            help: None,
-        }
+        Self { code, message: message.into(), help: None }
     }
 
     /// Shapes that do not fit together.
@@ -223,8 +237,7 @@ impl<'a> InferCx<'a> {
     /// Whether an input is given and holds no element (an empty constant counts as not given in `Resize` and others).
     #[must_use]
     pub fn is_empty(&self, input: usize) -> bool {
-        self.shape(input)
-            .is_some_and(|shape| shape.elements().as_const() == Some(0))
+        self.shape(input).is_some_and(|shape| shape.elements().as_const() == Some(0))
     }
 
     /// A symbol for an output dim that depends on values; see [`Host::fresh_dim`].

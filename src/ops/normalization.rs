@@ -26,19 +26,11 @@ pub(super) struct Normalized<'a> {
 impl Normalized<'_> {
     pub(super) fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         let elements = cx.elements_out(0)?;
-        let mut backward = if self.data.iter().any(|&input| cx.needs_gradient(input)) {
-            self.forward
-        } else {
-            0
-        };
+        let mut backward = if self.data.iter().any(|&input| cx.needs_gradient(input)) { self.forward } else { 0 };
         if cx.needs_gradient(self.scale) {
             backward += 2;
         }
-        backward += self
-            .biases
-            .iter()
-            .map(|&input| i128::from(cx.needs_gradient(input)))
-            .sum::<i128>();
+        backward += self.biases.iter().map(|&input| i128::from(cx.needs_gradient(input))).sum::<i128>();
         Cost::composed(cx, Dim::ZERO, &(&elements * self.forward), elements * backward)
     }
 }
@@ -58,19 +50,13 @@ pub struct GroupNorm {
 
 /// `InstanceNormalization`.
 pub(super) fn instance_norm(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GroupNorm {
-        groups: None,
-        scale_per_group: false,
-    }))
+    Ok(Box::new(GroupNorm { groups: None, scale_per_group: false }))
 }
 
 /// `GroupNormalization`.
 pub(super) fn group_norm(node: &NodeView<'_>) -> Built {
     let groups = node.int("num_groups")?.ok_or_else(|| node.missing("num_groups"))?;
-    Ok(Box::new(GroupNorm {
-        groups: Some(count("num_groups", groups)?),
-        scale_per_group: node.opset() < 21,
-    }))
+    Ok(Box::new(GroupNorm { groups: Some(count("num_groups", groups)?), scale_per_group: node.opset() < 21 }))
 }
 
 impl Operator for GroupNorm {
@@ -105,13 +91,7 @@ impl Operator for GroupNorm {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        Normalized {
-            forward: MEAN_VARIANCE,
-            data: &[0],
-            scale: 1,
-            biases: &[2],
-        }
-        .cost(cx)
+        Normalized { forward: MEAN_VARIANCE, data: &[0], scale: 1, biases: &[2] }.cost(cx)
     }
 
     fn role(&self, input: usize) -> Role {
@@ -142,40 +122,29 @@ pub enum PlainNorm {
 /// `LpNormalization`.
 pub(super) fn lp_norm(node: &NodeView<'_>) -> Built {
     match node.int_or("p", 2)? {
-        1 | 2 => Ok(Box::new(PlainNorm::Norm {
-            axis: node.int_or("axis", -1)?,
-        })),
+        1 | 2 => Ok(Box::new(PlainNorm::Norm { axis: node.int_or("axis", -1)? })),
         other => Err(Fault::attribute(format!("attribute p is {other}; 1 and 2 are allowed"))),
     }
 }
 
 /// `MeanVarianceNormalization`.
 pub(super) fn mean_variance_norm(node: &NodeView<'_>) -> Built {
-    Ok(Box::new(PlainNorm::MeanVariance {
-        axes: node.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]),
-    }))
+    Ok(Box::new(PlainNorm::MeanVariance { axes: node.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]) }))
 }
 
 /// `LRN`.
 pub(super) fn local_response_norm(node: &NodeView<'_>) -> Built {
     let size = node.int("size")?.ok_or_else(|| node.missing("size"))?;
-    Ok(Box::new(PlainNorm::LocalResponse {
-        size: count("size", size)?,
-    }))
+    Ok(Box::new(PlainNorm::LocalResponse { size: count("size", size)? }))
 }
 
 /// Checks an axis attribute against a shape.
 pub(super) fn expect_axis(shape: &Shape, name: &str, axis: i64) -> Result<usize, Fault> {
     shape.axis(axis).ok_or_else(|| {
         let rank = shape.rank();
-        let allowed = if rank == 0 {
-            "a scalar has no axis".into()
-        } else {
-            format!("-{rank} to {} are allowed", rank - 1)
-        };
-        Fault::attribute(format!(
-            "attribute {name} is {axis} for an input of rank {rank}; {allowed}"
-        ))
+        let allowed =
+            if rank == 0 { "a scalar has no axis".into() } else { format!("-{rank} to {} are allowed", rank - 1) };
+        Fault::attribute(format!("attribute {name} is {axis} for an input of rank {rank}; {allowed}"))
     })
 }
 
@@ -221,13 +190,8 @@ mod tests {
         let inputs = [float(&[2, 6, 4, 4]), float(&[6]), float(&[6])];
         assert_eq!(op("InstanceNormalization").dims(&inputs), "2×6×4×4");
         let cost = op("InstanceNormalization").cost(&inputs);
-        assert_eq!(
-            (cost.flops, cost.backward_flops),
-            (Dim::constant(8 * 192), Dim::constant(11 * 192))
-        );
-        let fault = op("InstanceNormalization")
-            .run(&[float(&[2, 6, 4]), float(&[4]), float(&[6])])
-            .unwrap_err();
+        assert_eq!((cost.flops, cost.backward_flops), (Dim::constant(8 * 192), Dim::constant(11 * 192)));
+        let fault = op("InstanceNormalization").run(&[float(&[2, 6, 4]), float(&[4]), float(&[6])]).unwrap_err();
         assert_eq!(fault.message, "scale has 4 in dim 0, 6 is needed");
     }
 
@@ -238,17 +202,10 @@ mod tests {
         assert_eq!(node(18).dims(&[input(), float(&[3]), float(&[3])]), "2×6×4×4");
         assert_eq!(node(21).dims(&[input(), float(&[6]), float(&[6])]), "2×6×4×4");
         assert!(node(21).run(&[input(), float(&[3]), float(&[3])]).is_err());
-        let fault = node(21)
-            .run(&[float(&[2, 7, 4]), float(&[7]), float(&[7])])
-            .unwrap_err();
-        assert_eq!(
-            fault.message,
-            "attribute num_groups is 3, which does not divide the 7 channels"
-        );
-        let fault = op("GroupNormalization")
-            .int("num_groups", 0)
-            .run(&[input(), float(&[6]), float(&[6])])
-            .unwrap_err();
+        let fault = node(21).run(&[float(&[2, 7, 4]), float(&[7]), float(&[7])]).unwrap_err();
+        assert_eq!(fault.message, "attribute num_groups is 3, which does not divide the 7 channels");
+        let fault =
+            op("GroupNormalization").int("num_groups", 0).run(&[input(), float(&[6]), float(&[6])]).unwrap_err();
         assert_eq!(fault.message, "attribute num_groups is 0; at least 1 is allowed");
     }
 
@@ -259,10 +216,7 @@ mod tests {
         assert_eq!(op("MeanVarianceNormalization").dims(&input()), "2×6×4×4");
         assert_eq!(op("LRN").int("size", 5).cost(&input()).flops, Dim::constant(10 * 192));
         let fault = op("LpNormalization").int("axis", 4).run(&input()).unwrap_err();
-        assert_eq!(
-            fault.message,
-            "attribute axis is 4 for an input of rank 4; -4 to 3 are allowed"
-        );
+        assert_eq!(fault.message, "attribute axis is 4 for an input of rank 4; -4 to 3 are allowed");
         assert!(op("LRN").int("size", 0).run(&input()).is_err());
         assert!(op("LpNormalization").int("p", 3).run(&input()).is_err());
     }

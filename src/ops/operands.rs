@@ -11,11 +11,7 @@ pub(super) fn merged(left: &Dim, right: &Dim) -> Option<Dim> {
     if left.is_eq(right) == Some(false) {
         return None;
     }
-    Some(if left.as_const().is_none() && right.as_const().is_some() {
-        right.clone()
-    } else {
-        left.clone()
-    })
+    Some(if left.as_const().is_none() && right.as_const().is_some() { right.clone() } else { left.clone() })
 }
 
 /// [`merged`] where `what` names the dim: "the inner dim of a and b".
@@ -26,9 +22,9 @@ pub(super) fn agreed(what: &str, left: &Dim, right: &Dim) -> Result<Dim, Fault> 
 /// Checks one dim of an input, where its rank is known.
 pub(super) fn expect_dim(cx: &InferCx<'_>, input: usize, axis: usize, what: &str, wanted: &Dim) -> Result<(), Fault> {
     match cx.shape(input).and_then(|shape| shape.dim(axis)) {
-        Some(found) if found.is_eq(wanted) == Some(false) => Err(Fault::shape(format!(
-            "{what} has {found} in dim {axis}, {wanted} is needed"
-        ))),
+        Some(found) if found.is_eq(wanted) == Some(false) => {
+            Err(Fault::shape(format!("{what} has {found} in dim {axis}, {wanted} is needed")))
+        }
         _ => Ok(()),
     }
 }
@@ -36,10 +32,9 @@ pub(super) fn expect_dim(cx: &InferCx<'_>, input: usize, axis: usize, what: &str
 /// Checks the rank of an input, where it is known.
 pub(super) fn expect_rank(cx: &InferCx<'_>, input: usize, what: &str, rank: usize) -> Result<(), Fault> {
     match cx.shape(input) {
-        Some(shape) if shape.rank() != rank => Err(Fault::shape(format!(
-            "{what} has rank {} ({shape}), rank {rank} is needed",
-            shape.rank()
-        ))),
+        Some(shape) if shape.rank() != rank => {
+            Err(Fault::shape(format!("{what} has rank {} ({shape}), rank {rank} is needed", shape.rank())))
+        }
         _ => Ok(()),
     }
 }
@@ -68,11 +63,7 @@ pub(super) fn broadcast(left: &[Dim], right: &[Dim]) -> Option<Vec<Dim>> {
     let rank = left.len().max(right.len());
     (0..rank)
         .map(|axis| {
-            let of = |dims: &[Dim]| {
-                (axis + dims.len())
-                    .checked_sub(rank)
-                    .and_then(|at| dims.get(at).cloned())
-            };
+            let of = |dims: &[Dim]| (axis + dims.len()).checked_sub(rank).and_then(|at| dims.get(at).cloned());
             match (of(left), of(right)) {
                 (Some(left), Some(right)) => broadcast_dim(&left, &right),
                 (left, right) => left.or(right),
@@ -109,9 +100,7 @@ pub(super) fn may_stretch_to(from: &Shape, to: &[Dim]) -> bool {
 /// Checks that every number of a list attribute is at least `least`.
 pub(super) fn at_least(name: &str, values: &[i64], least: i64) -> Result<(), Fault> {
     match values.iter().find(|&&value| value < least) {
-        Some(value) => Err(Fault::attribute(format!(
-            "attribute {name} holds {value}; at least {least} is allowed"
-        ))),
+        Some(value) => Err(Fault::attribute(format!("attribute {name} holds {value}; at least {least} is allowed"))),
         None => Ok(()),
     }
 }
@@ -119,9 +108,7 @@ pub(super) fn at_least(name: &str, values: &[i64], least: i64) -> Result<(), Fau
 /// Checks an attribute that is a count: 1 or more.
 pub(super) fn count(name: &str, value: i64) -> Result<i64, Fault> {
     if value < 1 {
-        return Err(Fault::attribute(format!(
-            "attribute {name} is {value}; at least 1 is allowed"
-        )));
+        return Err(Fault::attribute(format!("attribute {name} is {value}; at least 1 is allowed")));
     }
     Ok(value)
 }
@@ -133,8 +120,6 @@ pub(super) fn element_attribute(name: &str, code: i64) -> Result<Option<ElementT
     }
     match i32::try_from(code).ok().and_then(ElementType::from_code) {
         Some(element) => Ok(Some(element)),
-        None => Err(Fault::attribute(format!(
-            "attribute {name} is {code}, which is no element type"
-        ))),
+        None => Err(Fault::attribute(format!("attribute {name} is {code}, which is no element type"))),
     }
 }

@@ -40,16 +40,8 @@ fn build(node: &NodeView<'_>, kind: PoolKind) -> Built {
     if window.kernel.is_none() {
         return Err(node.missing("kernel_shape"));
     }
-    let (channels_last, quantized) = (
-        node.flag("channels_last", false)?,
-        node.op_type().starts_with("QLinear"),
-    );
-    Ok(Box::new(Pool {
-        kind,
-        window,
-        channels_last,
-        quantized,
-    }))
+    let (channels_last, quantized) = (node.flag("channels_last", false)?, node.op_type().starts_with("QLinear"));
+    Ok(Box::new(Pool { kind, window, channels_last, quantized }))
 }
 
 /// `MaxPool`.
@@ -76,9 +68,7 @@ impl Operator for Pool {
         let first_spatial = if self.channels_last { 1 } else { 2 };
         let mut dims = Vec::with_capacity(rank);
         for axis in 0..rank {
-            let spatial = axis
-                .checked_sub(first_spatial)
-                .and_then(|spatial| Some((spatial, *kernel.get(spatial)?)));
+            let spatial = axis.checked_sub(first_spatial).and_then(|spatial| Some((spatial, *kernel.get(spatial)?)));
             dims.push(match (input.and_then(|input| input.dim(axis)), spatial) {
                 (Some(found), Some((spatial, kernel))) => self.window.extent(spatial, found, &Dim::from(kernel))?,
                 (Some(found), None) => found.clone(),
@@ -99,11 +89,7 @@ impl Operator for Pool {
         let requantized = if self.quantized { 2 } else { 0 };
         let flops = &outputs * (size.clone() + requantized);
         // The gradient of a maximum goes to one element of the window, others to all.
-        let backward = if self.kind == PoolKind::Max {
-            outputs
-        } else {
-            outputs * size
-        };
+        let backward = if self.kind == PoolKind::Max { outputs } else { outputs * size };
         Cost::computed(cx, flops, &backward)
     }
 
@@ -123,26 +109,17 @@ pub struct GlobalPool {
 
 /// `GlobalMaxPool`.
 pub(super) fn global_max_pool(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GlobalPool {
-        kind: PoolKind::Max,
-        channels_last: false,
-    }))
+    Ok(Box::new(GlobalPool { kind: PoolKind::Max, channels_last: false }))
 }
 
 /// `GlobalAveragePool`, `QLinearGlobalAveragePool`.
 pub(super) fn global_average_pool(node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GlobalPool {
-        kind: PoolKind::Average,
-        channels_last: node.flag("channels_last", false)?,
-    }))
+    Ok(Box::new(GlobalPool { kind: PoolKind::Average, channels_last: node.flag("channels_last", false)? }))
 }
 
 /// `GlobalLpPool`.
 pub(super) fn global_norm_pool(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GlobalPool {
-        kind: PoolKind::Norm,
-        channels_last: false,
-    }))
+    Ok(Box::new(GlobalPool { kind: PoolKind::Norm, channels_last: false }))
 }
 
 impl Operator for GlobalPool {
@@ -159,16 +136,9 @@ impl Operator for GlobalPool {
         }
         let channels = if self.channels_last { input.rank() - 1 } else { 1 };
         let keep = |(axis, dim): (usize, &Dim)| {
-            if axis == 0 || axis == channels {
-                dim.clone()
-            } else {
-                Dim::ONE
-            }
+            if axis == 0 || axis == channels { dim.clone() } else { Dim::ONE }
         };
-        Ok(vec![Fact::tensor(
-            element,
-            input.dims().iter().enumerate().map(keep).collect::<Shape>(),
-        )])
+        Ok(vec![Fact::tensor(element, input.dims().iter().enumerate().map(keep).collect::<Shape>())])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
@@ -204,10 +174,7 @@ impl Operator for MaxUnpool {
         let rank = rank_of(&self.window, input, None)?.unwrap_or_default();
         if let Some(stated) = cx.integers(2) {
             if stated.len() != rank {
-                return Err(Fault::shape(format!(
-                    "output_shape holds {} numbers for rank {rank}",
-                    stated.len()
-                )));
+                return Err(Fault::shape(format!("output_shape holds {} numbers for rank {rank}", stated.len())));
             }
             return Ok(vec![Fact::tensor(element, Shape::new(stated))]);
         }
@@ -217,9 +184,7 @@ impl Operator for MaxUnpool {
         let kernel = self.window.kernel.as_deref().unwrap_or_default();
         let mut dims = Vec::with_capacity(rank);
         for axis in 0..rank {
-            let spatial = axis
-                .checked_sub(2)
-                .and_then(|spatial| Some((spatial, *kernel.get(spatial)?)));
+            let spatial = axis.checked_sub(2).and_then(|spatial| Some((spatial, *kernel.get(spatial)?)));
             dims.push(match (input.and_then(|input| input.dim(axis)), spatial) {
                 (Some(found), Some((spatial, kernel))) => {
                     self.window.transposed_extent(spatial, found, &Dim::from(kernel), 0)?
@@ -250,47 +215,32 @@ mod tests {
 
     #[test]
     fn ceil_mode_pool_does_not_start_a_window_in_the_padding_behind() {
-        let node = op("MaxPool")
-            .ints("kernel_shape", &[2, 2])
-            .ints("strides", &[2, 2])
-            .ints("pads", &[1; 4]);
+        let node = op("MaxPool").ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2]).ints("pads", &[1; 4]);
         assert_eq!(node.int("ceil_mode", 1).dims(&[float(&[1, 1, 5, 5])]), "1×1×3×3");
     }
 
     #[test]
     fn ceil_mode_with_kernel_1_takes_no_window_behind_the_input() {
-        let node = op("MaxPool")
-            .ints("kernel_shape", &[1, 1])
-            .ints("strides", &[2, 2])
-            .int("ceil_mode", 1);
+        let node = op("MaxPool").ints("kernel_shape", &[1, 1]).ints("strides", &[2, 2]).int("ceil_mode", 1);
         assert_eq!(node.dims(&[float(&[4, 4, 12, 12])]), "4×4×6×6");
     }
 
     #[test]
     fn ceil_mode_is_decided_per_axis_in_old_opsets_too() {
-        let node = op("MaxPool")
-            .opset(14)
-            .ints("kernel_shape", &[3; 3])
-            .ints("strides", &[3; 3])
-            .ints("pads", &[1; 6]);
+        let node = op("MaxPool").opset(14).ints("kernel_shape", &[3; 3]).ints("strides", &[3; 3]).ints("pads", &[1; 6]);
         assert_eq!(node.int("ceil_mode", 1).dims(&[float(&[1, 2, 3, 6, 5])]), "1×2×2×3×2");
     }
 
     #[test]
     fn valid_padding_keeps_ceil_mode() {
-        let node = op("MaxPool")
-            .ints("kernel_shape", &[2, 2])
-            .ints("strides", &[2, 2])
-            .string("auto_pad", "VALID");
+        let node = op("MaxPool").ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2]).string("auto_pad", "VALID");
         assert_eq!(node.int("ceil_mode", 1).dims(&[float(&[1, 1, 5, 5])]), "1×1×3×3");
     }
 
     #[test]
     fn kernel_larger_than_padded_input_is_a_fault_at_any_stride() {
         for stride in [1, 3] {
-            let node = op("MaxPool")
-                .ints("kernel_shape", &[3, 3])
-                .ints("strides", &[stride, stride]);
+            let node = op("MaxPool").ints("kernel_shape", &[3, 3]).ints("strides", &[stride, stride]);
             let fault = node.run(&[float(&[1, 1, 2, 2])]).unwrap_err();
             assert_eq!(fault.message, "kernel 3 does not fit padded input 2 (axis 2)");
         }
@@ -327,44 +277,21 @@ mod tests {
     fn max_pool_gives_positions_as_int64() {
         let node = op("MaxPool").outputs(2).ints("kernel_shape", &[2, 2]);
         let facts = node.run(&[typed(ElementType::Uint8, &[1, 2, 4, 4])]).unwrap();
-        assert_eq!(
-            facts,
-            [
-                typed(ElementType::Uint8, &[1, 2, 3, 3]),
-                typed(ElementType::Int64, &[1, 2, 3, 3])
-            ]
-        );
+        assert_eq!(facts, [typed(ElementType::Uint8, &[1, 2, 3, 3]), typed(ElementType::Int64, &[1, 2, 3, 3])]);
     }
 
     #[test]
     fn rank_of_an_unknown_input_is_the_kernels() {
-        assert_eq!(
-            op("LpPool").ints("kernel_shape", &[2]).dims(&[Fact::Unknown]),
-            "y0.0×y0.1×y0.2"
-        );
-        assert!(
-            op("LpPool")
-                .ints("kernel_shape", &[2])
-                .run(&[float(&[1, 2, 4, 4])])
-                .is_err()
-        );
+        assert_eq!(op("LpPool").ints("kernel_shape", &[2]).dims(&[Fact::Unknown]), "y0.0×y0.1×y0.2");
+        assert!(op("LpPool").ints("kernel_shape", &[2]).run(&[float(&[1, 2, 4, 4])]).is_err());
     }
 
     #[test]
     fn costs_are_the_window_for_each_output() {
         let input = [float(&[1, 2, 4, 4])];
-        let average = op("AveragePool")
-            .ints("kernel_shape", &[2, 2])
-            .ints("strides", &[2, 2])
-            .cost(&input);
-        assert_eq!(
-            (average.flops, average.backward_flops),
-            (Dim::constant(32), Dim::constant(32))
-        );
-        let max = op("MaxPool")
-            .ints("kernel_shape", &[2, 2])
-            .ints("strides", &[2, 2])
-            .cost(&input);
+        let average = op("AveragePool").ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2]).cost(&input);
+        assert_eq!((average.flops, average.backward_flops), (Dim::constant(32), Dim::constant(32)));
+        let max = op("MaxPool").ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2]).cost(&input);
         assert_eq!((max.flops, max.backward_flops), (Dim::constant(32), Dim::constant(8)));
         assert_eq!(op("GlobalAveragePool").cost(&input).flops, Dim::constant(32));
     }
@@ -383,9 +310,7 @@ mod tests {
         let positions = || typed(ElementType::Int64, &[1, 1, 2, 2]);
         assert_eq!(node().dims(&[maxima(), positions()]), "1×1×4×4");
         assert_eq!(node().dims(&[maxima(), positions(), ints(&[1, 1, 5, 5])]), "1×1×5×5");
-        let facts = node()
-            .run(&[maxima(), positions(), typed(ElementType::Int64, &[4])])
-            .unwrap();
+        let facts = node().run(&[maxima(), positions(), typed(ElementType::Int64, &[4])]).unwrap();
         assert_eq!(dims(&facts[0]), "y0.0×y0.1×y0.2×y0.3");
     }
 }

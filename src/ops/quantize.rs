@@ -28,17 +28,10 @@ pub struct Quantize {
 fn build(node: &NodeView<'_>, inverse: bool) -> Built {
     let block_size = node.int_or("block_size", 0)?;
     if block_size < 0 {
-        return Err(Fault::attribute(format!(
-            "attribute block_size is {block_size}; at least 0 is allowed"
-        )));
+        return Err(Fault::attribute(format!("attribute block_size is {block_size}; at least 0 is allowed")));
     }
     let output = element_attribute("output_dtype", node.int_or("output_dtype", 0)?)?;
-    Ok(Box::new(Quantize {
-        inverse,
-        axis: node.int_or("axis", 1)?,
-        block_size,
-        output,
-    }))
+    Ok(Box::new(Quantize { inverse, axis: node.int_or("axis", 1)?, block_size, output }))
 }
 
 /// `QuantizeLinear`.
@@ -69,9 +62,7 @@ impl Quantize {
         }
         // One number, however it is written, is for the whole tensor.
         if scale.rank() > 1 && scale.elements().as_const() != Some(1) {
-            return Err(Fault::shape(format!(
-                "scale has shape {scale}; one number or a vector is needed"
-            )));
+            return Err(Fault::shape(format!("scale has shape {scale}; one number or a vector is needed")));
         }
         match scale.dim(0) {
             Some(length) if length.as_const() != Some(1) => {
@@ -150,26 +141,15 @@ mod tests {
         );
         let facts = op("QuantizeLinear").run(&[float(&[2, 3]), float(&[]), int8]).unwrap();
         assert_eq!(facts, [typed(ElementType::Int8, &[2, 3])]);
-        let facts = op("QuantizeLinear")
-            .int("output_dtype", 22)
-            .run(&[float(&[2, 3]), float(&[])])
-            .unwrap();
+        let facts = op("QuantizeLinear").int("output_dtype", 22).run(&[float(&[2, 3]), float(&[])]).unwrap();
         assert_eq!(facts, [typed(ElementType::Int4, &[2, 3])]);
-        assert!(
-            op("QuantizeLinear")
-                .int("output_dtype", 99)
-                .run(&[float(&[2, 3]), float(&[])])
-                .is_err()
-        );
+        assert!(op("QuantizeLinear").int("output_dtype", 99).run(&[float(&[2, 3]), float(&[])]).is_err());
     }
 
     #[test]
     fn the_scale_decides_the_type_of_the_reals() {
         let inputs = [typed(ElementType::Int8, &[2, 3]), typed(ElementType::Float16, &[])];
-        assert_eq!(
-            op("DequantizeLinear").run(&inputs).unwrap(),
-            [typed(ElementType::Float16, &[2, 3])]
-        );
+        assert_eq!(op("DequantizeLinear").run(&inputs).unwrap(), [typed(ElementType::Float16, &[2, 3])]);
         assert_eq!(op("DequantizeLinear").cost(&inputs).flops, Dim::constant(12));
     }
 
@@ -180,18 +160,8 @@ mod tests {
         assert!(node().int("axis", 0).run(&[weights(), float(&[4])]).is_ok());
         let fault = node().int("axis", 1).run(&[weights(), float(&[4])]).unwrap_err();
         assert_eq!(fault.message, "scale has shape 4, 64 is needed");
-        assert!(
-            node()
-                .int("axis", 1)
-                .int("block_size", 32)
-                .run(&[weights(), float(&[4, 2])])
-                .is_ok()
-        );
-        let fault = node()
-            .int("axis", 1)
-            .int("block_size", 16)
-            .run(&[weights(), float(&[4, 2])])
-            .unwrap_err();
+        assert!(node().int("axis", 1).int("block_size", 32).run(&[weights(), float(&[4, 2])]).is_ok());
+        let fault = node().int("axis", 1).int("block_size", 16).run(&[weights(), float(&[4, 2])]).unwrap_err();
         assert_eq!(fault.message, "scale has shape 4×2, 4×4 is needed");
         assert!(node().int("axis", 2).run(&[weights(), float(&[4])]).is_err());
         assert!(node().int("axis", 7).run(&[weights(), float(&[])]).is_ok());
@@ -200,13 +170,6 @@ mod tests {
     #[test]
     fn dynamic_quantisation_gives_its_scale() {
         let facts = op("DynamicQuantizeLinear").outputs(3).run(&[float(&[2, 3])]).unwrap();
-        assert_eq!(
-            facts,
-            [
-                typed(ElementType::Uint8, &[2, 3]),
-                float(&[]),
-                typed(ElementType::Uint8, &[])
-            ]
-        );
+        assert_eq!(facts, [typed(ElementType::Uint8, &[2, 3]), float(&[]), typed(ElementType::Uint8, &[])]);
     }
 }

@@ -91,18 +91,13 @@ fn build(node: &NodeView<'_>, cell: Cell) -> Built {
         0 => false,
         1 => true,
         other => {
-            return Err(Fault::attribute(format!(
-                "attribute layout is {other}; 0 and 1 are allowed"
-            )));
+            return Err(Fault::attribute(format!("attribute layout is {other}; 0 and 1 are allowed")));
         }
     };
     Ok(Box::new(Recurrent {
         cell,
         direction,
-        hidden: node
-            .int("hidden_size")?
-            .map(|hidden| count("hidden_size", hidden))
-            .transpose()?,
+        hidden: node.int("hidden_size")?.map(|hidden| count("hidden_size", hidden)).transpose()?,
         batch_first,
         linear_before_reset: node.flag("linear_before_reset", false)?,
         quantized: node.op_type() == "DynamicQuantizeLSTM",
@@ -136,11 +131,7 @@ impl Recurrent {
     /// Reads the dims off the shapes of x, w and r, and checks what is said twice.
     fn sizes(&self, x: Option<&Shape>, w: Option<&Shape>, r: Option<&Shape>) -> Result<Sizes, Fault> {
         let dim = |shape: Option<&Shape>, axis: usize| shape.and_then(|shape| shape.dim(axis)).cloned();
-        let (steps, batch) = if self.batch_first {
-            (dim(x, 1), dim(x, 0))
-        } else {
-            (dim(x, 0), dim(x, 1))
-        };
+        let (steps, batch) = if self.batch_first { (dim(x, 1), dim(x, 0)) } else { (dim(x, 0), dim(x, 1)) };
         let gates = self.cell.gates();
         // Quantised weights are stored transposed.
         let (gates_axis, inputs_axis) = if self.quantized { (2, 1) } else { (1, 2) };
@@ -152,34 +143,19 @@ impl Recurrent {
             (left, right) => Ok(left.or(right)),
         };
         let inputs = same("input size of X and W", dim(x, 2), dim(w, inputs_axis))?;
-        let hidden = same(
-            "attribute hidden_size and R",
-            self.hidden.map(Dim::from),
-            dim(r, inputs_axis),
-        )?;
+        let hidden = same("attribute hidden_size and R", self.hidden.map(Dim::from), dim(r, inputs_axis))?;
         let wide = hidden.as_ref().map(|hidden| hidden * gates);
-        let rows = same(
-            &format!("rows of W and {gates} x hidden size"),
-            dim(w, gates_axis),
-            wide,
-        )?;
+        let rows = same(&format!("rows of W and {gates} x hidden size"), dim(w, gates_axis), wide)?;
         let rows = same("rows of W and R", rows, dim(r, gates_axis))?;
         let hidden = hidden.or_else(|| rows?.exact_div(&Dim::constant(gates)));
         for (shape, name) in [(w, "W"), (r, "R")] {
             if let Some(found) = dim(shape, 0).filter(|dim| dim.as_const().is_some_and(|n| n != self.direction.count()))
             {
                 let wanted = self.direction.count();
-                return Err(Fault::shape(format!(
-                    "{name} is for {found} directions, the attribute says {wanted}"
-                )));
+                return Err(Fault::shape(format!("{name} is for {found} directions, the attribute says {wanted}")));
             }
         }
-        Ok(Sizes {
-            steps,
-            batch,
-            inputs,
-            hidden,
-        })
+        Ok(Sizes { steps, batch, inputs, hidden })
     }
 
     fn first_setting(&self) -> usize {
@@ -189,25 +165,15 @@ impl Recurrent {
 
 impl Operator for Recurrent {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let element = if self.quantized {
-            cx.element(0)
-        } else {
-            common_element(cx, &[0, 1, 2, 3, 5])?
-        };
+        let element = if self.quantized { cx.element(0) } else { common_element(cx, &[0, 1, 2, 3, 5])? };
         for (input, name) in [(0, "X"), (1, "W"), (2, "R")] {
             expect_rank(cx, input, name, 3)?;
         }
         let sizes = self.sizes(cx.shape(0), cx.shape(1), cx.shape(2))?;
         if let (Some(hidden), Some(bias)) = (&sizes.hidden, cx.shape(3)) {
             let wanted = hidden * (2 * self.cell.gates());
-            if bias
-                .dims()
-                .last()
-                .is_some_and(|found| found.is_eq(&wanted) == Some(false))
-            {
-                return Err(Fault::shape(format!(
-                    "B is {bias}, {wanted} numbers for each direction are needed"
-                )));
+            if bias.dims().last().is_some_and(|found| found.is_eq(&wanted) == Some(false)) {
+                return Err(Fault::shape(format!("B is {bias}, {wanted} numbers for each direction are needed")));
             }
         }
         let directions = Dim::constant(self.direction.count());
@@ -216,15 +182,9 @@ impl Operator for Recurrent {
         let batch = sizes.batch.unwrap_or_else(|| cx.fresh_dim(0, batch_axis, 0, None));
         let hidden = sizes.hidden.unwrap_or_else(|| cx.fresh_dim(0, 3, 0, None));
         let (sequence, last) = if self.batch_first {
-            (
-                vec![batch.clone(), steps, directions.clone(), hidden.clone()],
-                vec![batch, directions, hidden],
-            )
+            (vec![batch.clone(), steps, directions.clone(), hidden.clone()], vec![batch, directions, hidden])
         } else {
-            (
-                vec![steps, directions.clone(), batch.clone(), hidden.clone()],
-                vec![directions, batch, hidden],
-            )
+            (vec![steps, directions.clone(), batch.clone(), hidden.clone()], vec![directions, batch, hidden])
         };
         let last = Fact::tensor(element, Shape::new(last));
         let mut facts = vec![Fact::tensor(element, Shape::new(sequence)), last.clone()];
@@ -294,10 +254,7 @@ mod tests {
     fn both_directions_double_outputs_and_cost() {
         let node = || op("LSTM").outputs(3).string("direction", "bidirectional");
         let facts = node().run(&lstm_inputs(2)).unwrap();
-        assert_eq!(
-            facts.iter().map(dims).collect::<Vec<_>>(),
-            ["100×2×1×64", "2×1×64", "2×1×64"]
-        );
+        assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["100×2×1×64", "2×1×64", "2×1×64"]);
         assert_eq!(node().cost(&lstm_inputs(2)).macs, Dim::constant(6_553_600));
     }
 
@@ -310,10 +267,7 @@ mod tests {
 
     #[test]
     fn symbolic_steps_stay_symbolic() {
-        let x = Fact::tensor(
-            ElementType::Float,
-            Shape::new(vec![free("T"), free("N"), Dim::constant(64)]),
-        );
+        let x = Fact::tensor(ElementType::Float, Shape::new(vec![free("T"), free("N"), Dim::constant(64)]));
         let inputs = [x, float(&[1, 256, 64]), float(&[1, 256, 64])];
         assert_eq!(op("LSTM").dims(&inputs), "T×1×N×64");
         let unknown = [Fact::Unknown, float(&[1, 256, 64]), Fact::Unknown];
@@ -332,10 +286,7 @@ mod tests {
             message(op("LSTM").string("direction", "bidirectional"), &inputs),
             "W is for 1 directions, the attribute says 2"
         );
-        assert_eq!(
-            message(op("GRU"), &inputs[..3]),
-            "rows of W and 3 x hidden size: 256 and 192 differ"
-        );
+        assert_eq!(message(op("GRU"), &inputs[..3]), "rows of W and 3 x hidden size: 256 and 192 differ");
         assert_eq!(
             message(op("LSTM").int("hidden_size", 0), &inputs),
             "attribute hidden_size is 0; at least 1 is allowed"
@@ -344,10 +295,9 @@ mod tests {
         let mut other = lstm_inputs(1);
         other[0] = float(&[100, 1, 32]);
         assert_eq!(message(op("LSTM"), &other), "input size of X and W: 32 and 64 differ");
-        assert_eq!(
-            message(op("LSTM"), &[float(&[1, 64]), inputs[1].clone(), inputs[2].clone()]),
-            { "X has rank 2 (1×64), rank 3 is needed" }
-        );
+        assert_eq!(message(op("LSTM"), &[float(&[1, 64]), inputs[1].clone(), inputs[2].clone()]), {
+            "X has rank 2 (1×64), rank 3 is needed"
+        });
     }
 
     #[test]

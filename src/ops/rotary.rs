@@ -19,19 +19,13 @@ pub struct Rotary {
 /// `RotaryEmbedding`.
 pub(super) fn rotary(node: &NodeView<'_>) -> Built {
     let heads = node.int("num_heads")?.filter(|&heads| heads != 0);
-    Ok(Box::new(Rotary {
-        heads: heads.map(|heads| count("num_heads", heads)).transpose()?,
-        inputs: [1, 2, 3],
-    }))
+    Ok(Box::new(Rotary { heads: heads.map(|heads| count("num_heads", heads)).transpose()?, inputs: [1, 2, 3] }))
 }
 
 /// `RotaryEmbedding` of `com.microsoft`, which takes positions first.
 pub(super) fn microsoft_rotary(node: &NodeView<'_>) -> Built {
     let heads = node.int("num_heads")?.filter(|&heads| heads != 0);
-    Ok(Box::new(Rotary {
-        heads: heads.map(|heads| count("num_heads", heads)).transpose()?,
-        inputs: [2, 3, 1],
-    }))
+    Ok(Box::new(Rotary { heads: heads.map(|heads| count("num_heads", heads)).transpose()?, inputs: [2, 3, 1] }))
 }
 
 impl Operator for Rotary {
@@ -62,25 +56,15 @@ impl Operator for Rotary {
         let rows = table.shape.as_ref()?;
         if let (Some(positions), [_, width]) = (cx.input(positions), rows.dims()) {
             // Of the tables only the rows of these positions are read.
-            let taken = cx
-                .shape_out(0)?
-                .elements()
-                .min(&(positions.shape.as_ref()?.elements() * width));
-            let taken = TensorFact {
-                shape: Some([taken].into_iter().collect()),
-                ..table.without_value()
-            };
+            let taken = cx.shape_out(0)?.elements().min(&(positions.shape.as_ref()?.elements() * width));
+            let taken = TensorFact { shape: Some([taken].into_iter().collect()), ..table.without_value() };
             cost.bytes_read = tensor_bytes(cx.input(0)?)? + tensor_bytes(positions)? + tensor_bytes(&taken)? * 2;
         }
         Some(cost)
     }
 
     fn role(&self, input: usize) -> Role {
-        if self.inputs.contains(&input) {
-            Role::Setting
-        } else {
-            Role::Data
-        }
+        if self.inputs.contains(&input) { Role::Setting } else { Role::Data }
     }
 }
 
@@ -93,12 +77,7 @@ mod tests {
     #[test]
     fn the_shape_stays_and_only_rows_of_the_positions_are_read() {
         let positions = typed(ElementType::Int64, &[2, 16]);
-        let inputs = [
-            float(&[2, 8, 16, 64]),
-            float(&[4096, 32]),
-            float(&[4096, 32]),
-            positions,
-        ];
+        let inputs = [float(&[2, 8, 16, 64]), float(&[4096, 32]), float(&[4096, 32]), positions];
         let node = || op("RotaryEmbedding").opset(23);
         assert_eq!(node().dims(&inputs), "2×8×16×64");
         let cost = node().cost(&inputs);

@@ -66,7 +66,9 @@ impl Operator for Sequence {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let (element, length) = elements(cx);
         let fact = match self {
-            Self::Empty(element) => Fact::Sequence { element: Box::new(Fact::tensor(*element, None)), length: Some(Dim::ZERO) },
+            Self::Empty(element) => {
+                Fact::Sequence { element: Box::new(Fact::tensor(*element, None)), length: Some(Dim::ZERO) }
+            }
             Self::Construct => {
                 let mut element = without_value(cx.fact(0).unwrap_or(&Fact::Unknown));
                 for input in 1..cx.input_count() {
@@ -115,7 +117,8 @@ fn concat(cx: &mut InferCx<'_>, element: &Fact, length: Option<Dim>, axis: i64, 
     let Some(shape) = &tensor.shape else { return Ok(Fact::tensor(tensor.element, None)) };
     let mut dims = shape.dims().to_vec();
     let rank = dims.len() + usize::from(stack);
-    let at = normalize_axis(axis, rank).ok_or_else(|| Fault::attribute(format!("axis {axis} is out of range for rank {rank}")))?;
+    let at = normalize_axis(axis, rank)
+        .ok_or_else(|| Fault::attribute(format!("axis {axis} is out of range for rank {rank}")))?;
     if stack {
         let length = length.unwrap_or_else(|| cx.fresh_dim(0, at, 0, None));
         dims.insert(at, length);

@@ -37,11 +37,7 @@ pub(super) fn softmax(node: &NodeView<'_>) -> Built {
         "Hardmax" => SoftmaxKind::Hard,
         _ => SoftmaxKind::Soft,
     };
-    Ok(Box::new(Softmax {
-        kind,
-        axis: node.int_or("axis", if flattened { 1 } else { -1 })?,
-        flattened,
-    }))
+    Ok(Box::new(Softmax { kind, axis: node.int_or("axis", if flattened { 1 } else { -1 })?, flattened }))
 }
 
 impl Softmax {
@@ -62,11 +58,7 @@ impl Softmax {
     #[must_use]
     pub fn row(&self, shape: &Shape) -> Option<Dim> {
         let axis = self.index(shape).ok()?;
-        if self.flattened {
-            shape.dims().get(axis..).map(product)
-        } else {
-            shape.dim(axis).cloned()
-        }
+        if self.flattened { shape.dims().get(axis..).map(product) } else { shape.dim(axis).cloned() }
     }
 }
 
@@ -100,17 +92,9 @@ mod tests {
     #[test]
     fn rows_are_flattened_before_version_13() {
         let input = shape(&[1, 1000, 4, 5]);
-        let old = Softmax {
-            kind: SoftmaxKind::Soft,
-            axis: 1,
-            flattened: true,
-        };
+        let old = Softmax { kind: SoftmaxKind::Soft, axis: 1, flattened: true };
         assert_eq!(old.row(&input), Some(Dim::constant(20_000)));
-        let new = Softmax {
-            kind: SoftmaxKind::Soft,
-            axis: -1,
-            flattened: false,
-        };
+        let new = Softmax { kind: SoftmaxKind::Soft, axis: -1, flattened: false };
         assert_eq!(new.row(&input), Some(Dim::constant(5)));
     }
 
@@ -125,10 +109,7 @@ mod tests {
     #[test]
     fn five_operations_for_each_element() {
         let cost = op("Softmax").cost(&[float(&[2, 10])]);
-        assert_eq!(
-            (cost.flops, cost.backward_flops),
-            (Dim::constant(100), Dim::constant(100))
-        );
+        assert_eq!((cost.flops, cost.backward_flops), (Dim::constant(100), Dim::constant(100)));
         assert_eq!(op("Hardmax").cost(&[float(&[2, 10])]).backward_flops, Dim::ZERO);
     }
 }

@@ -1,6 +1,11 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator, attention, batch_norm, control_flow, conv, conv_transpose, detection, einsum, gemm, layer_norm, matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent, rotary, sequence, softmax};
+use super::{
+    Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv,
+    conv_transpose, detection, einsum, expand, gather, gemm, layer_norm, matmul, microsoft_attention, microsoft_fused,
+    microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent, reshape, rotary, sequence,
+    shape_of, slice, softmax, split, squeeze, transpose, unary,
+};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -28,15 +33,7 @@ pub struct Entry {
 const MANY: usize = usize::MAX;
 
 const fn onnx(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
-    Entry {
-        domain: "",
-        name,
-        min_inputs: inputs[0],
-        max_inputs: inputs[1],
-        max_outputs,
-        withdrawn: i64::MAX,
-        build,
-    }
+    Entry { domain: "", name, min_inputs: inputs[0], max_inputs: inputs[1], max_outputs, withdrawn: i64::MAX, build }
 }
 
 const fn microsoft(
@@ -45,65 +42,133 @@ const fn microsoft(
     max_outputs: usize,
     build: fn(&NodeView<'_>) -> Built,
 ) -> Entry {
-    Entry {
-        domain: "com.microsoft",
-        ..onnx(name, inputs, max_outputs, build)
-    }
+    Entry { domain: "com.microsoft", ..onnx(name, inputs, max_outputs, build) }
 }
 
 const fn nchwc(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
-    Entry {
-        domain: "com.microsoft.nchwc",
-        ..onnx(name, inputs, max_outputs, build)
+    Entry { domain: "com.microsoft.nchwc", ..onnx(name, inputs, max_outputs, build) }
+}
+
+impl Entry {
+    /// The same line for an operator that a version withdrew.
+    const fn withdrawn(mut self, version: i64) -> Self {
+        self.withdrawn = version;
+        self
     }
 }
 
 /// Every operator with a rule, sorted by domain and name.
 pub const ENTRIES: &[Entry] = &[
+    onnx("Abs", [1, 1], 1, unary::unary),
+    onnx("Acos", [1, 1], 1, unary::unary),
+    onnx("Acosh", [1, 1], 1, unary::unary),
+    onnx("Add", [2, 2], 1, binary::binary),
+    onnx("And", [2, 2], 1, binary::binary),
+    onnx("Asin", [1, 1], 1, unary::unary),
+    onnx("Asinh", [1, 1], 1, unary::unary),
+    onnx("Atan", [1, 1], 1, unary::unary),
+    onnx("Atanh", [1, 1], 1, unary::unary),
     onnx("Attention", [3, 7], 4, attention::attention),
     onnx("AveragePool", [1, 1], 1, pool::average_pool),
     onnx("BatchNormalization", [5, 5], 5, batch_norm::batch_norm),
+    onnx("BitCast", [1, 1], 1, cast::bit_cast),
+    onnx("BitShift", [2, 2], 1, binary::binary),
+    onnx("BitwiseAnd", [2, 2], 1, binary::binary),
+    onnx("BitwiseNot", [1, 1], 1, unary::unary),
+    onnx("BitwiseOr", [2, 2], 1, binary::binary),
+    onnx("BitwiseXor", [2, 2], 1, binary::binary),
+    onnx("Cast", [1, 1], 1, cast::cast),
+    onnx("CastLike", [2, 2], 1, cast::cast_like),
+    onnx("Ceil", [1, 1], 1, unary::unary),
+    onnx("Celu", [1, 1], 1, unary::unary),
+    onnx("Clip", [1, 3], 1, unary::clip),
+    onnx("Concat", [1, MANY], 1, concat::concat),
     onnx("ConcatFromSequence", [1, 1], 1, sequence::sequence),
+    onnx("Constant", [0, 0], 1, constant::constant),
+    onnx("ConstantOfShape", [1, 1], 1, constant::constant_of_shape),
     onnx("Conv", [2, 3], 1, conv::conv),
     onnx("ConvInteger", [2, 4], 1, conv::conv_integer),
     onnx("ConvTranspose", [2, 3], 1, conv_transpose::conv_transpose),
+    onnx("Cos", [1, 1], 1, unary::unary),
+    onnx("Cosh", [1, 1], 1, unary::unary),
     onnx("DeformConv", [3, 5], 1, conv::deform_conv),
+    onnx("DepthToSpace", [1, 1], 1, transpose::depth_to_space),
     onnx("DequantizeLinear", [2, 3], 1, quantize::dequantize),
+    onnx("Div", [2, 2], 1, binary::binary),
     onnx("DynamicQuantizeLinear", [1, 1], 3, quantize::dynamic_quantize),
     onnx("Einsum", [1, MANY], 1, einsum::einsum),
+    onnx("Elu", [1, 1], 1, unary::unary),
+    onnx("Equal", [2, 2], 1, binary::binary),
+    onnx("Erf", [1, 1], 1, unary::unary),
+    onnx("Exp", [1, 1], 1, unary::unary),
+    onnx("Expand", [2, 2], 1, expand::expand),
+    onnx("EyeLike", [1, 1], 1, constant::eye_like),
+    onnx("Flatten", [1, 1], 1, reshape::flatten),
+    onnx("Floor", [1, 1], 1, unary::unary),
     onnx("GRU", [3, 6], 2, recurrent::gru),
+    onnx("Gather", [2, 2], 1, gather::gather),
+    onnx("GatherElements", [2, 2], 1, gather::gather_elements),
+    onnx("GatherND", [2, 2], 1, gather::gather_nd),
+    onnx("Gelu", [1, 1], 1, unary::unary),
     onnx("Gemm", [2, 3], 1, gemm::gemm),
     onnx("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
     onnx("GlobalLpPool", [1, 1], 1, pool::global_norm_pool),
     onnx("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
+    onnx("Greater", [2, 2], 1, binary::binary),
+    onnx("GreaterOrEqual", [2, 2], 1, binary::binary),
     onnx("GroupNormalization", [3, 3], 1, normalization::group_norm),
+    onnx("HardSigmoid", [1, 1], 1, unary::unary),
+    onnx("HardSwish", [1, 1], 1, unary::unary),
     onnx("Hardmax", [1, 1], 1, softmax::softmax),
+    onnx("Identity", [1, 1], 1, cast::identity),
     onnx("If", [1, 1], MANY, control_flow::if_then_else),
     onnx("InstanceNormalization", [3, 3], 1, normalization::instance_norm),
+    onnx("IsInf", [1, 1], 1, unary::unary),
+    onnx("IsNaN", [1, 1], 1, unary::unary),
     onnx("LRN", [1, 1], 1, normalization::local_response_norm),
     onnx("LSTM", [3, 8], 3, recurrent::lstm),
     onnx("LayerNormalization", [2, 3], 3, layer_norm::layer_norm),
+    onnx("LeakyRelu", [1, 1], 1, unary::unary),
+    onnx("Less", [2, 2], 1, binary::binary),
+    onnx("LessOrEqual", [2, 2], 1, binary::binary),
+    onnx("Log", [1, 1], 1, unary::unary),
     onnx("LogSoftmax", [1, 1], 1, softmax::softmax),
     onnx("Loop", [0, MANY], MANY, control_flow::loop_body),
     onnx("LpNormalization", [1, 1], 1, normalization::lp_norm),
     onnx("LpPool", [1, 1], 1, pool::norm_pool),
     onnx("MatMul", [2, 2], 1, matmul::matmul),
     onnx("MatMulInteger", [2, 4], 1, matmul::matmul_integer),
+    onnx("Max", [1, MANY], 1, binary::variadic),
     onnx("MaxPool", [1, 1], 2, pool::max_pool),
     onnx("MaxUnpool", [2, 3], 1, pool::max_unpool),
+    onnx("Mean", [1, MANY], 1, binary::variadic),
     onnx("MeanVarianceNormalization", [1, 1], 1, normalization::mean_variance_norm),
+    onnx("Min", [1, MANY], 1, binary::variadic),
+    onnx("Mish", [1, 1], 1, unary::unary),
+    onnx("Mod", [2, 2], 1, binary::binary),
+    onnx("Mul", [2, 2], 1, binary::binary),
+    onnx("Neg", [1, 1], 1, unary::unary),
     onnx("NonMaxSuppression", [2, 5], 1, detection::non_max_suppression),
+    onnx("Not", [1, 1], 1, unary::unary),
     onnx("Optional", [0, 1], 1, sequence::optional),
     onnx("OptionalGetElement", [1, 1], 1, sequence::optional),
     onnx("OptionalHasElement", [0, 1], 1, sequence::optional),
+    onnx("Or", [2, 2], 1, binary::binary),
+    onnx("PRelu", [2, 2], 1, unary::prelu),
+    onnx("Pow", [2, 2], 1, binary::binary),
     onnx("QLinearConv", [8, 9], 1, conv::qlinear_conv),
     onnx("QLinearMatMul", [8, 8], 1, matmul::qlinear_matmul),
     onnx("QuantizeLinear", [2, 3], 1, quantize::quantize),
     onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
     onnx("RNN", [3, 6], 2, recurrent::rnn),
+    onnx("Reciprocal", [1, 1], 1, unary::unary),
+    onnx("Relu", [1, 1], 1, unary::unary),
+    onnx("Reshape", [1, 2], 1, reshape::reshape),
     onnx("RoiAlign", [3, 3], 1, detection::roi_align),
     onnx("RotaryEmbedding", [3, 4], 1, rotary::rotary),
+    onnx("Round", [1, 1], 1, unary::unary),
     onnx("Scan", [1, MANY], MANY, control_flow::scan),
+    onnx("Selu", [1, 1], 1, unary::unary),
     onnx("SequenceAt", [2, 2], 1, sequence::sequence),
     onnx("SequenceConstruct", [1, MANY], 1, sequence::sequence),
     onnx("SequenceEmpty", [0, 0], 1, sequence::sequence),
@@ -111,9 +176,34 @@ pub const ENTRIES: &[Entry] = &[
     onnx("SequenceInsert", [2, 3], 1, sequence::sequence),
     onnx("SequenceLength", [1, 1], 1, sequence::sequence),
     onnx("SequenceMap", [1, MANY], MANY, control_flow::sequence_map),
+    onnx("Shape", [1, 1], 1, shape_of::shape),
+    onnx("Shrink", [1, 1], 1, unary::unary),
+    onnx("Sigmoid", [1, 1], 1, unary::unary),
+    onnx("Sign", [1, 1], 1, unary::unary),
     onnx("SimplifiedLayerNormalization", [2, 2], 2, layer_norm::simplified_layer_norm),
+    onnx("Sin", [1, 1], 1, unary::unary),
+    onnx("Sinh", [1, 1], 1, unary::unary),
+    onnx("Size", [1, 1], 1, shape_of::size),
+    onnx("Slice", [1, 5], 1, slice::slice),
     onnx("Softmax", [1, 1], 1, softmax::softmax),
+    onnx("Softplus", [1, 1], 1, unary::unary),
+    onnx("Softsign", [1, 1], 1, unary::unary),
+    onnx("SpaceToDepth", [1, 1], 1, transpose::space_to_depth),
+    onnx("Split", [1, 2], MANY, split::split),
     onnx("SplitToSequence", [1, 2], 1, sequence::sequence),
+    onnx("Sqrt", [1, 1], 1, unary::unary),
+    onnx("Squeeze", [1, 2], 1, squeeze::squeeze),
+    onnx("Sub", [2, 2], 1, binary::binary),
+    onnx("Sum", [1, MANY], 1, binary::variadic),
+    onnx("Swish", [1, 1], 1, unary::unary),
+    onnx("Tan", [1, 1], 1, unary::unary),
+    onnx("Tanh", [1, 1], 1, unary::unary),
+    onnx("ThresholdedRelu", [1, 1], 1, unary::unary),
+    onnx("Tile", [2, 3], 1, expand::tile),
+    onnx("Transpose", [1, 1], 1, transpose::transpose),
+    onnx("Unsqueeze", [1, 2], 1, squeeze::unsqueeze),
+    onnx("Where", [3, 3], 1, binary::select),
+    onnx("Xor", [2, 2], 1, binary::binary),
     microsoft("Attention", [2, 7], 2, microsoft_attention::projected_attention),
     microsoft("BiasGelu", [2, 2], 1, microsoft_fused::bias_activation),
     microsoft("DequantizeLinear", [2, 3], 1, quantize::dequantize),
@@ -158,22 +248,8 @@ pub const ENTRIES: &[Entry] = &[
 #[must_use]
 pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     let domain = if domain == "ai.onnx" { "" } else { domain };
-    let index = ENTRIES
-        .binary_search_by(|entry| (entry.domain, entry.name).cmp(&(domain, name)))
-        .ok()?;
+    let index = ENTRIES.binary_search_by(|entry| entry.domain.cmp(domain).then_with(|| entry.name.cmp(name))).ok()?;
     ENTRIES.get(index)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ENTRIES, find};
-
-    #[test]
-    fn lines_are_sorted_and_found() {
-        assert!(ENTRIES.is_sorted_by(|left, right| (left.domain, left.name) < (right.domain, right.name)));
-        assert_eq!(find("ai.onnx", "Conv").map(|entry| entry.domain), Some(""));
-        assert!(find("", "NoSuchOperator").is_none());
-    }
 }
 
 /// Whether any operator of the domain has a rule.
@@ -193,30 +269,14 @@ pub fn domains_of(name: &str) -> Vec<&'static str> {
     ENTRIES.iter().filter(|entry| entry.name == name).map(|entry| entry.domain).collect()
 }
 
-/// Every operator name of the standard domain, with or without a rule here.
-pub const STANDARD_NAMES: &[&str] = &[
-    "Abs", "Acos", "Acosh", "Add", "AffineGrid", "And", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh",
-    "Attention", "AveragePool", "BatchNormalization", "Bernoulli", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot",
-    "BitwiseOr", "BitwiseXor", "BlackmanWindow", "Cast", "CastLike", "CausalConvWithState", "Ceil", "Celu",
-    "CenterCropPad", "Clip", "Col2Im", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape",
-    "Conv", "ConvInteger", "ConvTranspose", "Cos", "Cosh", "CumProd", "CumSum", "DFT", "DeformConv", "DepthToSpace",
-    "DequantizeLinear", "Det", "Div", "Dropout", "DynamicQuantizeLinear", "Einsum", "Elu", "Equal", "Erf", "Exp",
-    "Expand", "EyeLike", "Flatten", "Floor", "GRU", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm",
-    "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "Greater", "GreaterOrEqual", "GridSample",
-    "GroupNormalization", "HammingWindow", "HannWindow", "HardSigmoid", "HardSwish", "Hardmax", "Identity", "If",
-    "ImageDecoder", "InstanceNormalization", "IsInf", "IsNaN", "LRN", "LSTM", "LayerNormalization", "LeakyRelu",
-    "Less", "LessOrEqual", "LinearAttention", "Log", "LogSoftmax", "Loop", "LpNormalization", "LpPool", "MatMul",
-    "MatMulInteger", "Max", "MaxPool", "MaxRoiPool", "MaxUnpool", "Mean", "MeanVarianceNormalization",
-    "MelWeightMatrix", "Min", "Mish", "Mod", "Mul", "Multinomial", "Neg", "NegativeLogLikelihoodLoss",
-    "NonMaxSuppression", "NonZero", "Not", "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "Or",
-    "PRelu", "Pad", "Pow", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "RMSNormalization", "RNN",
-    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range", "Reciprocal", "ReduceL1",
-    "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-    "ReduceSumSquare", "RegexFullMatch", "Relu", "Reshape", "Resize", "ReverseSequence", "RoiAlign",
-    "RotaryEmbedding", "Round", "STFT", "Scan", "Scatter", "ScatterElements", "ScatterND", "Selu", "SequenceAt",
-    "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "Shape",
-    "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Size", "Slice", "Softmax", "SoftmaxCrossEntropyLoss", "Softplus",
-    "Softsign", "SpaceToDepth", "Split", "SplitToSequence", "Sqrt", "Squeeze", "StringConcat", "StringNormalizer",
-    "StringSplit", "Sub", "Sum", "Swish", "Tan", "Tanh", "TensorScatter", "TfIdfVectorizer", "ThresholdedRelu",
-    "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Upsample", "Where", "Xor",
-];
+#[cfg(test)]
+mod tests {
+    use super::{ENTRIES, find};
+
+    #[test]
+    fn lines_are_sorted_and_found() {
+        assert!(ENTRIES.is_sorted_by(|left, right| (left.domain, left.name) < (right.domain, right.name)));
+        assert_eq!(find("ai.onnx", "Conv").map(|entry| entry.domain), Some(""));
+        assert!(find("", "NoSuchOperator").is_none());
+    }
+}

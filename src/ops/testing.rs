@@ -93,7 +93,10 @@ impl TestNode {
     }
 
     /// Facts of the outputs and the remarks.
-    pub(crate) fn run_optional(mut self, inputs: &[Option<Fact>]) -> Result<(Vec<Fact>, Vec<Fault>, Option<Cost>), Fault> {
+    pub(crate) fn run_optional(
+        mut self,
+        inputs: &[Option<Fact>],
+    ) -> Result<(Vec<Fact>, Vec<Fault>, Option<Cost>), Fault> {
         let given = |input: &Option<Fact>| if input.is_some() { "x".into() } else { "".into() };
         self.node.inputs = inputs.iter().map(given).collect();
         self.node.outputs = (0..self.outputs).map(|index| format!("y{index}").into()).collect();

@@ -55,13 +55,7 @@ impl Window {
             }
         };
         let ceil = node.flag("ceil_mode", false)?;
-        let window = Self {
-            kernel,
-            strides: list("strides", 1)?,
-            dilations: list("dilations", 1)?,
-            padding,
-            ceil,
-        };
+        let window = Self { kernel, strides: list("strides", 1)?, dilations: list("dilations", 1)?, padding, ceil };
         if let Some(rank) = window.rank() {
             window.expect_rank(rank)?;
         }
@@ -74,12 +68,7 @@ impl Window {
             Padding::Explicit(pads) if pads.len() % 2 == 0 => pads.len() / 2,
             _ => 0,
         };
-        let lengths = [
-            self.kernel.as_ref().map_or(0, Vec::len),
-            self.strides.len(),
-            self.dilations.len(),
-            pads,
-        ];
+        let lengths = [self.kernel.as_ref().map_or(0, Vec::len), self.strides.len(), self.dilations.len(), pads];
         lengths.into_iter().find(|&length| length > 0)
     }
 
@@ -105,12 +94,7 @@ impl Window {
 
     /// Number of elements of the window, where the attributes say it.
     pub(super) fn size(&self) -> Option<Dim> {
-        Some(
-            self.kernel
-                .as_ref()?
-                .iter()
-                .fold(Dim::ONE, |size, &extent| size * i128::from(extent)),
-        )
+        Some(self.kernel.as_ref()?.iter().fold(Dim::ONE, |size, &extent| size * i128::from(extent)))
     }
 
     /// The step along a spatial axis.
@@ -158,11 +142,7 @@ impl Window {
         };
         if extent.is_ge(&Dim::ONE) == Some(false) {
             let padded = input.clone() + before + behind;
-            let dilated = if reach == *kernel {
-                String::new()
-            } else {
-                format!(" (dilated to {reach})")
-            };
+            let dilated = if reach == *kernel { String::new() } else { format!(" (dilated to {reach})") };
             let at = axis.saturating_add(2);
             return Err(Fault::shape(format!(
                 "kernel {kernel}{dilated} does not fit padded input {padded} (axis {at})"
@@ -189,9 +169,7 @@ impl Window {
         let extent = full.clone() - before - behind;
         if extent.is_ge(&Dim::ONE) == Some(false) {
             let (pads, at) = (before + behind, axis.saturating_add(2));
-            return Err(Fault::shape(format!(
-                "padding {pads} leaves nothing of the output {full} (axis {at})"
-            )));
+            return Err(Fault::shape(format!("padding {pads} leaves nothing of the output {full} (axis {at})")));
         }
         Ok(extent)
     }

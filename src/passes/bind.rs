@@ -83,7 +83,9 @@ impl Binder<'_> {
         let ids = main.inputs.clone();
         let tensors: Vec<_> = ids
             .into_iter()
-            .filter_map(|id| self.program.tensor(id).map(|tensor| (id, tensor.name.to_string(), tensor.declared.clone())))
+            .filter_map(|id| {
+                self.program.tensor(id).map(|tensor| (id, tensor.name.to_string(), tensor.declared.clone()))
+            })
             .collect();
         let plain = |ty: &Option<TypeDef>| -> Vec<String> {
             declared_dims(ty)
@@ -101,7 +103,10 @@ impl Binder<'_> {
         let mut inputs = Vec::new();
         for (tensor, name, ty) in tensors {
             let dims = declared_dims(&ty).map(|dims| {
-                dims.iter().enumerate().map(|(axis, dim)| self.declared_dim(dim, &name, axis, tensor)).collect::<Vec<_>>()
+                dims.iter()
+                    .enumerate()
+                    .map(|(axis, dim)| self.declared_dim(dim, &name, axis, tensor))
+                    .collect::<Vec<_>>()
             });
             inputs.push(Input { tensor, name, ty, dims });
         }
@@ -115,16 +120,21 @@ impl Binder<'_> {
                     let message = format!("input {input:?} declares 0 for dim {axis}: the tensor is empty");
                     let mut diagnostic = Diagnostic::new(Code::ZeroDim, message);
                     if axis == 0 {
-                        diagnostic = diagnostic.help(format!("if the batch is meant: --input-shape {input}=1x... or a symbol in the file"));
+                        diagnostic = diagnostic.help(format!(
+                            "if the batch is meant: --input-shape {input}=1x... or a symbol in the file"
+                        ));
                     }
                     self.report(diagnostic, tensor);
                 }
                 Dim::from(*value)
             }
             DimDef::Value(value) => {
-                let mut diagnostic = Diagnostic::new(Code::NegativeDim, format!("input {input:?} declares {value} for dim {axis}"));
+                let mut diagnostic =
+                    Diagnostic::new(Code::NegativeDim, format!("input {input:?} declares {value} for dim {axis}"));
                 if *value == -1 {
-                    diagnostic = diagnostic.note("-1 is taken as a free dim".to_owned()).help(format!("bind it: --dim {input}.{axis}=1"));
+                    diagnostic = diagnostic
+                        .note("-1 is taken as a free dim".to_owned())
+                        .help(format!("bind it: --dim {input}.{axis}=1"));
                 } else {
                     diagnostic = diagnostic.level(Level::Error).note("it is taken as a free dim".to_owned());
                 }
@@ -215,10 +225,15 @@ impl Binder<'_> {
             sources.push((name, Dim::from(i128::from(batch)), "--batch".to_owned()));
         }
         for (name, texts) in &bindings.input_shapes {
-            let Some(dims) = inputs.iter().find(|input| input.name == *name).and_then(|input| input.dims.as_ref()) else { continue };
+            let Some(dims) = inputs.iter().find(|input| input.name == *name).and_then(|input| input.dims.as_ref())
+            else {
+                continue;
+            };
             for (text, dim) in texts.iter().zip(dims) {
                 let known = &self.symbols;
-                if let (Some(symbol), Ok(value)) = (dim.as_symbol(), Dim::parse(text, &|other| known.get(other).map(Dim::from))) {
+                if let (Some(symbol), Ok(value)) =
+                    (dim.as_symbol(), Dim::parse(text, &|other| known.get(other).map(Dim::from)))
+                {
                     sources.push((symbol.name().to_owned(), value, format!("--input-shape {name}")));
                 }
             }
@@ -243,28 +258,45 @@ impl Binder<'_> {
         }
     }
 
-    fn given_dims(&mut self, input: &Input, texts: &[String], declared: Option<&[Dim]>, values: &BTreeMap<String, Dim>) -> Option<Vec<Dim>> {
+    fn given_dims(
+        &mut self,
+        input: &Input,
+        texts: &[String],
+        declared: Option<&[Dim]>,
+        values: &BTreeMap<String, Dim>,
+    ) -> Option<Vec<Dim>> {
         if let Some(declared) = declared
             && declared.len() != texts.len()
         {
-            let message = format!("--input-shape gives input {:?} {} dims, the file declares {}", input.name, texts.len(), declared.len());
+            let message = format!(
+                "--input-shape gives input {:?} {} dims, the file declares {}",
+                input.name,
+                texts.len(),
+                declared.len()
+            );
             self.report(Diagnostic::new(Code::ConflictingBinding, message), input.tensor);
             return Some(declared.iter().map(|dim| resolve(dim, values)).collect());
         }
         let mut dims = Vec::new();
         for (axis, text) in texts.iter().enumerate() {
             let known = self.symbols.clone();
-            let Ok(value) = Dim::parse(text, &|other| known.get(other).map(Dim::from)).or_else(|_| {
-                if is_plain(text) { Ok(self.symbol(text)) } else { Err(()) }
-            }) else {
-                let message = format!("--input-shape {}: {text:?} is neither a number nor an expression in the model's symbols", input.name);
+            let Ok(value) = Dim::parse(text, &|other| known.get(other).map(Dim::from))
+                .or_else(|_| if is_plain(text) { Ok(self.symbol(text)) } else { Err(()) })
+            else {
+                let message = format!(
+                    "--input-shape {}: {text:?} is neither a number nor an expression in the model's symbols",
+                    input.name
+                );
                 self.report(Diagnostic::new(Code::ConflictingBinding, message), input.tensor);
                 return declared.map(<[Dim]>::to_vec);
             };
             if let Some(number) = declared.and_then(|dims| dims.get(axis)).and_then(Dim::as_const)
                 && value.as_const() != Some(number)
             {
-                let message = format!("--input-shape gives dim {axis} of input {:?} as {value}; the file fixes it at {number}", input.name);
+                let message = format!(
+                    "--input-shape gives dim {axis} of input {:?} as {value}; the file fixes it at {number}",
+                    input.name
+                );
                 let mut diagnostic = Diagnostic::new(Code::BatchRebound, message);
                 if axis > 0 {
                     diagnostic = diagnostic.note("it is not the batch: other sizes may not fit the graph".to_owned());
@@ -315,7 +347,8 @@ impl Binder<'_> {
             .collect();
         let known = TensorFact::with_elements(Some(element), shape, elements);
         if known.value.is_none() {
-            let message = format!("--input gives input {:?} {} values, which do not fit its shape", input.name, values.len());
+            let message =
+                format!("--input gives input {:?} {} values, which do not fit its shape", input.name, values.len());
             self.report(Diagnostic::new(Code::ConflictingBinding, message), input.tensor);
         }
         known
@@ -352,7 +385,11 @@ impl Binder<'_> {
             }
         }
         for (option, what, name, known) in unused {
-            let listed = if known.is_empty() { "none".to_owned() } else { known.iter().take(12).copied().collect::<Vec<_>>().join(", ") };
+            let listed = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.iter().take(12).copied().collect::<Vec<_>>().join(", ")
+            };
             let message = format!("{option} {name}: the model has no {what} of this name; it has: {listed}");
             self.bound.diagnostics.push(Diagnostic::new(Code::UnusedBinding, message));
         }
@@ -413,7 +450,14 @@ pub fn is_past(name: &str) -> bool {
 
 /// The batch: a symbol whose name holds `batch`, or is `N` or `bs`; else the symbol that leads most inputs.
 fn find_batch(inputs: &[Input], symbols: &BTreeMap<String, Symbol>) -> Option<String> {
-    let leading = |input: &Input| input.dims.as_ref().and_then(|dims| dims.first()).and_then(Dim::as_symbol).map(|symbol| symbol.name().to_owned());
+    let leading = |input: &Input| {
+        input
+            .dims
+            .as_ref()
+            .and_then(|dims| dims.first())
+            .and_then(Dim::as_symbol)
+            .map(|symbol| symbol.name().to_owned())
+    };
     let named = |name: &str| name.to_lowercase().contains("batch") || name == "N" || name == "bs";
     let leaders: Vec<_> = inputs.iter().filter_map(leading).collect();
     if let Some(name) = leaders.iter().find(|name| named(name)) {

@@ -25,8 +25,19 @@ pub struct Layer {
 
 /// Counts every layer that was reached, in running order, subgraphs behind their node.
 #[must_use]
-pub fn count(program: &Program, inference: &Inference, usages: &[Usage], frozen: &HashSet<(GraphId, NodeIndex)>) -> Vec<Layer> {
-    let mut counter = Counter { program, inference, needs_gradient: vec![false; program.tensors.len()], layers: Vec::new(), alive: alive(program) };
+pub fn count(
+    program: &Program,
+    inference: &Inference,
+    usages: &[Usage],
+    frozen: &HashSet<(GraphId, NodeIndex)>,
+) -> Vec<Layer> {
+    let mut counter = Counter {
+        program,
+        inference,
+        needs_gradient: vec![false; program.tensors.len()],
+        layers: Vec::new(),
+        alive: alive(program),
+    };
     for (stored, usage) in program.stored.iter().zip(usages) {
         // A weight is frozen where every layer that reads it is.
         let trained = usage.kind == Kind::Trainable && !usage.readers.iter().all(|reader| frozen.contains(reader));
@@ -61,7 +72,8 @@ impl<'a> Counter<'a> {
         let fact = |tensor: &Option<TensorId>| tensor.map(|tensor| inference.fact(tensor));
         let inputs: Vec<Option<&Fact>> = node.inputs.iter().map(fact).collect();
         let outputs: Vec<Option<&Fact>> = node.outputs.iter().map(fact).collect();
-        let gradients: Vec<bool> = node.inputs.iter().map(|input| input.is_some_and(|tensor| self.needs(tensor))).collect();
+        let gradients: Vec<bool> =
+            node.inputs.iter().map(|input| input.is_some_and(|tensor| self.needs(tensor))).collect();
         self.pass_gradients(node, &outputs, gradients.contains(&true));
         if self.is_shape_arithmetic(&outputs) || !self.alive.contains(&(graph, index)) {
             return;
@@ -123,7 +135,8 @@ impl<'a> Counter<'a> {
     /// Known values of few elements: computed here, not when the model runs.
     fn is_shape_arithmetic(&self, outputs: &[Option<&Fact>]) -> bool {
         let small = |fact: &Fact| {
-            let elements = fact.as_tensor().and_then(|tensor| tensor.shape.as_ref()).and_then(|shape| shape.elements().as_usize());
+            let elements =
+                fact.as_tensor().and_then(|tensor| tensor.shape.as_ref()).and_then(|shape| shape.elements().as_usize());
             elements.is_some_and(|elements| elements <= VALUE_LIMIT)
         };
         let mut given = outputs.iter().flatten().peekable();
@@ -134,7 +147,8 @@ impl<'a> Counter<'a> {
 /// Nodes that an output depends on. The others are never run.
 fn alive(program: &Program) -> HashSet<(GraphId, NodeIndex)> {
     let mut alive = HashSet::new();
-    let mut waiting: Vec<TensorId> = program.graphs.first().map(|main| main.outputs.iter().flatten().copied().collect()).unwrap_or_default();
+    let mut waiting: Vec<TensorId> =
+        program.graphs.first().map(|main| main.outputs.iter().flatten().copied().collect()).unwrap_or_default();
     // Without outputs nothing tells what is wanted.
     if waiting.is_empty() {
         return program.nodes().map(|(graph, index, _)| (graph, index)).collect();

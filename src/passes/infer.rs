@@ -82,8 +82,12 @@ pub fn stored_fact(stored: &Stored) -> Fact {
         return Fact::tensor(def.element, shape);
     }
     let elements = match def.element {
-        Some(element) if element.is_real() => def.reals(REALS).map(|reals| reals.into_iter().map(Scalar::Real).collect()),
-        Some(_) => def.integers(VALUE_LIMIT).map(|integers| integers.into_iter().map(|value| Scalar::Integer(Dim::from(value))).collect()),
+        Some(element) if element.is_real() => {
+            def.reals(REALS).map(|reals| reals.into_iter().map(Scalar::Real).collect())
+        }
+        Some(_) => def
+            .integers(VALUE_LIMIT)
+            .map(|integers| integers.into_iter().map(|value| Scalar::Integer(Dim::from(value))).collect()),
         None => None,
     };
     match elements {
@@ -120,7 +124,8 @@ impl<'a> Engine<'a> {
         let Some(operator) = &node.operator else {
             return self.declared_only(node);
         };
-        let inputs: Vec<Option<Fact>> = node.inputs.iter().map(|input| input.map(|tensor| self.inference.fact(tensor).clone())).collect();
+        let inputs: Vec<Option<Fact>> =
+            node.inputs.iter().map(|input| input.map(|tensor| self.inference.fact(tensor).clone())).collect();
         let given: Vec<Option<&Fact>> = inputs.iter().map(Option::as_ref).collect();
         let outputs = node.outputs.len();
         let mut host = NodeHost { engine: self, node };
@@ -198,12 +203,20 @@ impl<'a> Engine<'a> {
         let Some(ty) = self.program.tensor(tensor).and_then(|tensor| tensor.declared.as_ref()) else { return fact };
         match (fact, ty) {
             (Fact::Unknown, _) if !self.resized => self.believe(ty, tensor),
-            (Fact::Tensor(fact), TypeDef::Tensor(declared)) => Fact::Tensor(self.reconcile_tensor(tensor, fact, declared, node)),
+            (Fact::Tensor(fact), TypeDef::Tensor(declared)) => {
+                Fact::Tensor(self.reconcile_tensor(tensor, fact, declared, node))
+            }
             (fact, _) => fact,
         }
     }
 
-    fn reconcile_tensor(&mut self, tensor: TensorId, mut fact: TensorFact, declared: &TensorTypeDef, node: &Node) -> TensorFact {
+    fn reconcile_tensor(
+        &mut self,
+        tensor: TensorId,
+        mut fact: TensorFact,
+        declared: &TensorTypeDef,
+        node: &Node,
+    ) -> TensorFact {
         fact.element = fact.element.or(declared.element);
         if let (Some(inferred), Some(declared)) = (fact.element, declared.element)
             && inferred != declared
@@ -221,8 +234,16 @@ impl<'a> Engine<'a> {
             return fact;
         };
         if shape.rank() != dims.len() {
-            let message = format!("the file declares rank {} for tensor {:?}, it has {}: {shape}", dims.len(), self.name(tensor), shape.rank());
-            self.report(Diagnostic::new(Code::DeclaredShapeWrong, message).note("the computed shape is used".to_owned()), Some(node.place));
+            let message = format!(
+                "the file declares rank {} for tensor {:?}, it has {}: {shape}",
+                dims.len(),
+                self.name(tensor),
+                shape.rank()
+            );
+            self.report(
+                Diagnostic::new(Code::DeclaredShapeWrong, message).note("the computed shape is used".to_owned()),
+                Some(node.place),
+            );
             return fact;
         }
         let mut wrong = false;
@@ -234,7 +255,12 @@ impl<'a> Engine<'a> {
             match dim.as_const() {
                 Some(number) => wrong |= number != i128::from(value),
                 // Nothing is known of an opaque dim; the file may know.
-                None if dim.as_symbol().is_some_and(|symbol| symbol.kind() == SymbolKind::Opaque && symbol.hi().is_none()) => *dim = Dim::from(value),
+                None if dim
+                    .as_symbol()
+                    .is_some_and(|symbol| symbol.kind() == SymbolKind::Opaque && symbol.hi().is_none()) =>
+                {
+                    *dim = Dim::from(value)
+                }
                 None => {}
             }
         }
@@ -247,7 +273,10 @@ impl<'a> Engine<'a> {
                 &*node.key,
                 fact.shape.as_ref().map(Shape::to_string).unwrap_or_default(),
             );
-            self.report(Diagnostic::new(Code::DeclaredShapeWrong, message).note("the computed shape is used".to_owned()), Some(node.place));
+            self.report(
+                Diagnostic::new(Code::DeclaredShapeWrong, message).note("the computed shape is used".to_owned()),
+                Some(node.place),
+            );
         }
         fact
     }
@@ -301,7 +330,8 @@ struct NodeHost<'e, 'a> {
 
 impl Host for NodeHost<'_, '_> {
     fn fresh_dim(&mut self, output: usize, axis: usize, lo: i128, hi: Option<Dim>) -> Dim {
-        let tensor = self.node.outputs.get(output).copied().flatten().and_then(|tensor| self.engine.program.tensor(tensor));
+        let tensor =
+            self.node.outputs.get(output).copied().flatten().and_then(|tensor| self.engine.program.tensor(tensor));
         let name = tensor.map_or_else(|| format!("{}:{output}", self.node.key), crate::ir::graph::Tensor::path);
         let kind = if hi.is_some() { SymbolKind::Data } else { SymbolKind::Opaque };
         Dim::from(&Symbol::new(&format!("{name}.{axis}"), kind, lo, hi))
@@ -325,7 +355,9 @@ impl Host for NodeHost<'_, '_> {
         }
         self.engine.walk(id);
         let outputs = graph.outputs.iter();
-        outputs.map(|output| output.map_or(Fact::Unknown, |tensor| self.engine.inference.fact(tensor).clone())).collect()
+        outputs
+            .map(|output| output.map_or(Fact::Unknown, |tensor| self.engine.inference.fact(tensor).clone()))
+            .collect()
     }
 
     fn set_repeats(&mut self, child: usize, repeats: Repeats) {

@@ -57,12 +57,20 @@ pub fn classify(program: &Program) -> Vec<Usage> {
         .zip(uses)
         .map(|(stored, uses)| {
             let kind = kind_of(program, stored, &uses);
-            let packed = uses.iter().find_map(|(_, _, _, node, input)| node.operator.as_ref().and_then(|operator| operator.stored_elements(*input)));
+            let packed = uses.iter().find_map(|(_, _, _, node, input)| {
+                node.operator.as_ref().and_then(|operator| operator.stored_elements(*input))
+            });
             let count = i128::try_from(stored.def.element_count().unwrap_or(0)).unwrap_or(i128::MAX);
             let elements = packed.and_then(|dim| dim.as_const()).unwrap_or(count);
             let bytes = i128::try_from(stored.def.stored_bytes().unwrap_or(0)).unwrap_or(i128::MAX);
             let repeats = external_range(stored).is_some_and(|range| !seen.insert(range));
-            Usage { kind, elements, bytes, readers: uses.iter().map(|(graph, index, ..)| (*graph, *index)).collect(), repeats }
+            Usage {
+                kind,
+                elements,
+                bytes,
+                readers: uses.iter().map(|(graph, index, ..)| (*graph, *index)).collect(),
+                repeats,
+            }
         })
         .collect()
 }
@@ -77,7 +85,9 @@ fn stored_of(program: &Program, tensor: TensorId) -> Option<StoredId> {
 /// Location and offset of external data: two names for one range are one weight.
 fn external_range(stored: &Stored) -> Option<(String, String)> {
     match &stored.def.data {
-        Payload::External(data) => Some((data.get("location")?.to_owned(), data.get("offset").unwrap_or("0").to_owned())),
+        Payload::External(data) => {
+            Some((data.get("location")?.to_owned(), data.get("offset").unwrap_or("0").to_owned()))
+        }
         _ => None,
     }
 }
@@ -128,6 +138,8 @@ fn is_stored_weight(program: &Program, stored: &Stored) -> bool {
 /// A name that an exporter made up: without a module path, or ending in a running number.
 fn is_made_up(name: &str) -> bool {
     let plain = name.rsplit_once("::").map_or(name, |(_, plain)| plain);
-    let numbered = plain.rsplit_once('_').is_some_and(|(_, tail)| !tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit()));
+    let numbered = plain
+        .rsplit_once('_')
+        .is_some_and(|(_, tail)| !tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit()));
     name.contains("::") || numbered || !plain.contains(['.', '/']) || plain.bytes().all(|byte| byte.is_ascii_digit())
 }

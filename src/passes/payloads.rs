@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::external::{ExternalFault, ExternalFiles};
-use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Model, NodeDef, Payload, SparseTensorDef, TensorDef};
+use crate::frontend::onnx::model::{
+    AttributeDef, AttributeValue, GraphDef, Model, NodeDef, Payload, SparseTensorDef, TensorDef,
+};
 use crate::ir::fact::VALUE_LIMIT;
 use crate::ir::place::{PlaceData, Places};
 
@@ -83,7 +85,15 @@ impl Checker<'_> {
     fn tensor(&mut self, tensor: &mut TensorDef, path: &str) {
         let Some(count) = tensor.element_count() else {
             let dims = &tensor.dims;
-            self.report(Diagnostic::new(Code::NegativeDim, format!("stored tensor {:?} has a negative dim: {dims:?}", &*tensor.name)).level(crate::diagnostics::Level::Error), tensor, path);
+            self.report(
+                Diagnostic::new(
+                    Code::NegativeDim,
+                    format!("stored tensor {:?} has a negative dim: {dims:?}", &*tensor.name),
+                )
+                .level(crate::diagnostics::Level::Error),
+                tensor,
+                path,
+            );
             return;
         };
         if count > MAX_ELEMENTS {
@@ -121,12 +131,17 @@ impl Checker<'_> {
                 }
             }
             Err(ExternalFault::Escapes { location, how }) => {
-                let message = format!("external data of tensor {name:?} leaves the model's folder: {location:?}, {how}");
+                let message =
+                    format!("external data of tensor {name:?} leaves the model's folder: {location:?}, {how}");
                 let help = "the file is not opened; keep side files beside the model";
                 self.report(Diagnostic::new(Code::ExternalDataEscapesFolder, message).help(help), tensor, path);
             }
             Err(ExternalFault::Invalid { message }) => {
-                self.report(Diagnostic::new(Code::ExternalDataInvalid, format!("tensor {name:?}: {message}")), tensor, path);
+                self.report(
+                    Diagnostic::new(Code::ExternalDataInvalid, format!("tensor {name:?}: {message}")),
+                    tensor,
+                    path,
+                );
             }
             Err(ExternalFault::Missing { location }) => self.count_absent(location, false, name, decides_shapes),
             Err(ExternalFault::Pointer { location }) => self.count_absent(location, true, name, decides_shapes),
@@ -153,7 +168,8 @@ impl Checker<'_> {
 
     fn finish(mut self) -> Vec<Diagnostic> {
         for (location, absent) in std::mem::take(&mut self.absent) {
-            let tensors = if absent.tensors == 1 { "1 tensor".to_owned() } else { format!("{} tensors", absent.tensors) };
+            let tensors =
+                if absent.tensors == 1 { "1 tensor".to_owned() } else { format!("{} tensors", absent.tensors) };
             let (code, what) = if absent.pointer {
                 (Code::LfsPointer, format!("side file {location:?} is a Git LFS pointer; it should hold {tensors}"))
             } else {
@@ -161,7 +177,8 @@ impl Checker<'_> {
             };
             let mut diagnostic = Diagnostic::new(code, what).level(crate::diagnostics::Level::Warning);
             diagnostic = match absent.needed {
-                Some(name) => diagnostic.note(format!("integer tensor {name:?} is among them: shapes that depend on it stay unknown")),
+                Some(name) => diagnostic
+                    .note(format!("integer tensor {name:?} is among them: shapes that depend on it stay unknown")),
                 None => diagnostic.note("shapes and counts do not need it".to_owned()),
             };
             if absent.pointer {
@@ -170,7 +187,11 @@ impl Checker<'_> {
             self.diagnostics.push(diagnostic);
         }
         if self.stripped > 0 {
-            let tensors = if self.stripped == 1 { "1 stored tensor has".to_owned() } else { format!("{} stored tensors have", self.stripped) };
+            let tensors = if self.stripped == 1 {
+                "1 stored tensor has".to_owned()
+            } else {
+                format!("{} stored tensors have", self.stripped)
+            };
             let message = format!("{tensors} no values in the file; shapes and counts do not need them");
             self.diagnostics.push(Diagnostic::new(Code::WeightsStripped, message));
         }

@@ -71,9 +71,10 @@ fn unknown_shapes(analysis: &Analysis) -> Vec<Diagnostic> {
 
 /// Whether a subgraph of the node ends in something unknown.
 fn reads_unknown(analysis: &Analysis, node: &Node) -> bool {
-    node.children.iter().filter_map(|&child| analysis.program.graph(child)).any(|graph| {
-        graph.outputs.iter().flatten().any(|&tensor| is_unknown(analysis.inference.fact(tensor)))
-    })
+    node.children
+        .iter()
+        .filter_map(|&child| analysis.program.graph(child))
+        .any(|graph| graph.outputs.iter().flatten().any(|&tensor| is_unknown(analysis.inference.fact(tensor))))
 }
 
 /// Operators at which sizes that depend on data begin.
@@ -84,7 +85,10 @@ fn data_dependent(analysis: &Analysis) -> Option<Diagnostic> {
     for (_, _, node) in analysis.program.nodes() {
         let mut begins = false;
         for &output in node.outputs.iter().flatten() {
-            let Some(shape) = analysis.inference.fact(output).as_tensor().and_then(|tensor| tensor.shape.as_ref()) else { continue };
+            let Some(shape) = analysis.inference.fact(output).as_tensor().and_then(|tensor| tensor.shape.as_ref())
+            else {
+                continue;
+            };
             for dim in shape.dims() {
                 dim.for_each_symbol(&mut |symbol| {
                     begins |= symbol.kind() != SymbolKind::Free && seen.insert(symbol.clone());
@@ -115,11 +119,16 @@ fn baked_in_batch(analysis: &Analysis) -> Vec<Diagnostic> {
     let Some(main) = analysis.program.graph(GraphId(0)) else { return Vec::new() };
     let mut diagnostics = Vec::new();
     for &output in main.outputs.iter().flatten() {
-        let Some(shape) = analysis.inference.fact(output).as_tensor().and_then(|tensor| tensor.shape.as_ref()) else { continue };
+        let Some(shape) = analysis.inference.fact(output).as_tensor().and_then(|tensor| tensor.shape.as_ref()) else {
+            continue;
+        };
         if shape.rank() > 1 && shape.dim(0).and_then(crate::ir::dim::Dim::as_const) == Some(file) && file != user {
             let name = analysis.program.tensor(output).map(|tensor| tensor.name.to_string()).unwrap_or_default();
-            let message = format!("the graph holds the batch of {file} as a number: with {user} samples, output {name:?} still is {shape}");
-            diagnostics.push(Diagnostic::new(Code::BatchBakedIn, message).help("export the model again with a dynamic batch"));
+            let message = format!(
+                "the graph holds the batch of {file} as a number: with {user} samples, output {name:?} still is {shape}"
+            );
+            diagnostics
+                .push(Diagnostic::new(Code::BatchBakedIn, message).help("export the model again with a dynamic batch"));
         }
     }
     diagnostics
@@ -139,10 +148,15 @@ fn coverage(analysis: &Analysis, figures: &Figures) -> Vec<Diagnostic> {
         kinds.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
         let list: Vec<_> = kinds.iter().take(LISTED).map(|(name, count)| format!("{count} {name}")).collect();
         let total = figures.layers.len();
-        let message = format!("{} of {total} layers have no cost, so totals are lower bounds: {}", figures.not_counted, list.join(", "));
+        let message = format!(
+            "{} of {total} layers have no cost, so totals are lower bounds: {}",
+            figures.not_counted,
+            list.join(", ")
+        );
         diagnostics.push(Diagnostic::new(Code::NotCounted, message));
     }
-    let at_bound: Vec<_> = figures.layers.iter().filter(|figures| figures.at_bound && figures.repeats != Some(0)).collect();
+    let at_bound: Vec<_> =
+        figures.layers.iter().filter(|figures| figures.at_bound && figures.repeats != Some(0)).collect();
     let worth = at_bound.iter().any(|figures| figures.flops.unwrap_or(0) > 0 || figures.bytes.unwrap_or(0) > 0);
     if worth {
         let macs: i128 = at_bound.iter().filter_map(|figures| figures.macs).fold(0, i128::saturating_add);
@@ -151,7 +165,8 @@ fn coverage(analysis: &Analysis, figures: &Figures) -> Vec<Diagnostic> {
             Some(total) if total > 0 => format!(", {:.1} % of the MACs", 100.0 * macs as f64 / total as f64),
             _ => String::new(),
         };
-        let layers = if at_bound.len() == 1 { "1 layer is".to_owned() } else { format!("{} layers are", at_bound.len()) };
+        let layers =
+            if at_bound.len() == 1 { "1 layer is".to_owned() } else { format!("{} layers are", at_bound.len()) };
         let message = format!("{layers} counted at an upper bound: sizes, branches or rounds depend on data{share}");
         diagnostics.push(Diagnostic::new(Code::CostAtBound, message));
     }

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use super::Style;
 use super::human::{Totals, mode_word};
 use super::text::printable;
 use super::units::{count, plural};
-use super::Style;
 use crate::report::{Finding, Location, Model, Report};
 
 /// Writes the report.
@@ -51,7 +51,8 @@ fn line(finding: &Finding, path: &str) -> String {
     let place = finding.places.first();
     let file = place.map_or(path, |place| place.file.as_str());
     let at = place.and_then(|place| place.line).map_or_else(String::new, |line| format!("{line}:"));
-    let inside = place.map(inside).filter(|text| !text.is_empty()).map_or_else(String::new, |text| format!(" ({text})"));
+    let inside =
+        place.map(inside).filter(|text| !text.is_empty()).map_or_else(String::new, |text| format!(" ({text})"));
     format!(
         "{}:{at} {} {} {}: {}{inside}",
         printable(file),

@@ -9,8 +9,8 @@ use miette::{
     SourceSpan, SpanContents,
 };
 
-use super::text::{COLUMNS, steers, width};
 use super::Style;
+use super::text::{COLUMNS, steers, width};
 use crate::report::Excerpt;
 
 /// Lines of context before and behind.
@@ -82,11 +82,8 @@ impl Prepared {
             text.push_str(shown.0.trim_end_matches(|c| index != marked && c == ' '));
             text.push('\n');
         }
-        let source = Source {
-            name: title.to_owned(),
-            text,
-            first_line: (excerpt.first_line + first).saturating_sub(1),
-        };
+        let source =
+            Source { name: title.to_owned(), text, first_line: (excerpt.first_line + first).saturating_sub(1) };
         let label = (!excerpt.label.is_empty()).then(|| super::text::printable(&excerpt.label).into_owned());
         Some(Self { source, range, label })
     }

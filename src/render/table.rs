@@ -64,10 +64,8 @@ mod tests {
 
     #[test]
     fn wide_and_long_names_keep_the_columns() {
-        let columns = [
-            Column { title: "layer", right: false, most: usize::MAX },
-            Column { title: "MACs", right: true, most: 9 },
-        ];
+        let columns =
+            [Column { title: "layer", right: false, most: usize::MAX }, Column { title: "MACs", right: true, most: 9 }];
         let rows = [["層層/conv", "1 K"], ["a", "12.3 M"]].map(|row| row.map(str::to_owned).to_vec());
         let text = lines(&columns, &rows, Style::PLAIN);
         assert_eq!(text, "  layer        MACs\n  層層/conv     1 K\n  a          12.3 M\n");

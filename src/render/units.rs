@@ -1,8 +1,7 @@
 //! Numbers with units, for people: at most three significant digits. A number that needs no rounding stands as it is.
 
 const PREFIXES: [&str; 11] = ["", "K", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
-const BYTE_UNITS: [&str; 11] =
-    ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB", "RiB", "QiB"];
+const BYTE_UNITS: [&str; 11] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB", "RiB", "QiB"];
 
 /// What stands for a number that is not known.
 pub const UNKNOWN: &str = "?";

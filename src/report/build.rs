@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::locate::Locator;
 use super::stages::fact_text;
-use super::{Assumption, Coverage, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target, TensorType};
+use super::{
+    Assumption, Coverage, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target, TensorType,
+};
 use crate::analysis::{Analysis, Figures, LayerFigures};
 use crate::assume::{Assumed, assume};
 use crate::diagnostics::{Code, Diagnostic, Level, selector};
@@ -62,7 +64,14 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-fn fill(model: &mut Model, analysis: &Analysis, figures: &Figures, assumed: Assumed, options: &CheckOptions, locator: &Locator<'_>) {
+fn fill(
+    model: &mut Model,
+    analysis: &Analysis,
+    figures: &Figures,
+    assumed: Assumed,
+    options: &CheckOptions,
+    locator: &Locator<'_>,
+) {
     let bound = &analysis.bound;
     let batch = bound.batch.as_ref().and_then(|name| assumed.values.get(name).copied()).or(bound.batch_value);
     model.target.batch = batch;
@@ -73,7 +82,11 @@ fn fill(model: &mut Model, analysis: &Analysis, figures: &Figures, assumed: Assu
     for symbol in &bound.free {
         model.target.dims.insert(symbol.name().to_owned(), assumed.values.get(symbol.name()).copied());
     }
-    model.inputs = analysis.program.graph(GraphId(0)).map(|main| main.inputs.iter().map(|&input| port(analysis, input)).collect()).unwrap_or_default();
+    model.inputs = analysis
+        .program
+        .graph(GraphId(0))
+        .map(|main| main.inputs.iter().map(|&input| port(analysis, input)).collect())
+        .unwrap_or_default();
     let outputs = analysis.program.graph(GraphId(0)).map_or(&[][..], |main| &main.outputs);
     model.outputs = outputs.iter().flatten().map(|&output| port(analysis, output)).collect();
     model.graph = Some(graph(analysis, figures, options));
@@ -118,7 +131,9 @@ fn parameters(analysis: &Analysis) -> Parameters {
     for usage in analysis.usages.iter().filter(|usage| !usage.repeats) {
         sums.bytes = sums.bytes.saturating_add(usage.bytes);
         let slot = match usage.kind {
-            Kind::Trainable if usage.readers.iter().all(|reader| analysis.frozen.contains(reader)) => &mut sums.non_trainable,
+            Kind::Trainable if usage.readers.iter().all(|reader| analysis.frozen.contains(reader)) => {
+                &mut sums.non_trainable
+            }
             Kind::Trainable => &mut sums.trainable,
             Kind::Statistic => &mut sums.non_trainable,
             Kind::Constant => &mut sums.constants,
@@ -130,7 +145,13 @@ fn parameters(analysis: &Analysis) -> Parameters {
     sums
 }
 
-fn layers(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>, options: &CheckOptions, locator: &Locator<'_>) -> Vec<Layer> {
+fn layers(
+    analysis: &Analysis,
+    figures: &Figures,
+    values: &BTreeMap<String, i128>,
+    options: &CheckOptions,
+    locator: &Locator<'_>,
+) -> Vec<Layer> {
     let first = analysis.first_parameters();
     let rows = analysis.layers.iter().zip(&figures.layers);
     rows.filter_map(|(layer, figures)| {
@@ -180,7 +201,11 @@ fn extent(dim: &Dim) -> Extent {
 
 fn port(analysis: &Analysis, tensor: TensorId) -> Port {
     let TensorType { dtype, shape, .. } = tensor_type(analysis.inference.fact(tensor));
-    Port { name: analysis.program.tensor(tensor).map(|tensor| tensor.name.to_string()).unwrap_or_default(), dtype, shape }
+    Port {
+        name: analysis.program.tensor(tensor).map(|tensor| tensor.name.to_string()).unwrap_or_default(),
+        dtype,
+        shape,
+    }
 }
 
 fn tensor_type(fact: &Fact) -> TensorType {
@@ -188,7 +213,9 @@ fn tensor_type(fact: &Fact) -> TensorType {
         Fact::Tensor(tensor) => {
             let dims = tensor.shape.as_ref().map(Shape::dims);
             let bounds = dims.filter(|dims| dims.iter().any(|dim| !dim.is_free())).map(|dims| {
-                dims.iter().map(|dim| if dim.is_free() { None } else { dim.upper_bound().map(|bound| extent(&bound)) }).collect()
+                dims.iter()
+                    .map(|dim| if dim.is_free() { None } else { dim.upper_bound().map(|bound| extent(&bound)) })
+                    .collect()
             });
             TensorType {
                 dtype: tensor.element.map(|element| element.name().to_owned()),
@@ -204,7 +231,10 @@ fn tensor_type(fact: &Fact) -> TensorType {
 /// Every tensor that something produces, by path.
 fn tensors(analysis: &Analysis) -> BTreeMap<String, TensorType> {
     let facts = analysis.program.tensors.iter().zip(&analysis.inference.facts);
-    facts.filter(|(tensor, _)| tensor.origin != Origin::Undefined).map(|(tensor, fact)| (tensor.path(), tensor_type(fact))).collect()
+    facts
+        .filter(|(tensor, _)| tensor.origin != Origin::Undefined)
+        .map(|(tensor, fact)| (tensor.path(), tensor_type(fact)))
+        .collect()
 }
 
 /// Where the user replaced the batch, shapes that then do not fit mean that the graph holds the old one.

@@ -110,9 +110,8 @@ fn collect(schema: &Value, node: &Value, prefix: &str, keys: &mut Vec<String>) {
 }
 
 fn find<'s>(schema: &'s Value, path: &str) -> Option<&'s Value> {
-    path.split('.').try_fold(schema, |node, step| {
-        properties(schema, node).find(|(name, _)| *name == step).map(|(_, child)| child)
-    })
+    path.split('.')
+        .try_fold(schema, |node, step| properties(schema, node).find(|(name, _)| *name == step).map(|(_, child)| child))
 }
 
 /// The keys of an object, or of the items of a list of objects.

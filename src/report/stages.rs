@@ -24,14 +24,23 @@ fn write_nodes(analysis: &Analysis, shown: &dyn Fn(&str, TensorId) -> String) ->
         let found = tensor.and_then(|id| analysis.program.tensor(id).map(|tensor| (id, tensor.path())));
         found.map_or_else(|| "\"\"".to_owned(), |(id, name)| text(&name, id))
     };
-    let list = |tensors: &[Option<TensorId>], with: &dyn Fn(&str, TensorId) -> String| tensors.iter().map(|tensor| show(tensor, with)).collect::<Vec<_>>().join(", ");
+    let list = |tensors: &[Option<TensorId>], with: &dyn Fn(&str, TensorId) -> String| {
+        tensors.iter().map(|tensor| show(tensor, with)).collect::<Vec<_>>().join(", ")
+    };
     let plain = |name: &str, _: TensorId| name.to_owned();
     for graph in &analysis.program.graphs {
         let inputs: Vec<_> = graph.inputs.iter().copied().map(Some).collect();
         // Writing to a string does not fail.
         let _ = writeln!(text, "graph {} ({}) => ({})", graph.path, list(&inputs, shown), list(&graph.outputs, shown));
         for (_, node) in graph.nodes() {
-            let _ = writeln!(text, "  {} = {} ({}) => ({})", node.key, node.op, list(&node.inputs, &plain), list(&node.outputs, shown));
+            let _ = writeln!(
+                text,
+                "  {} = {} ({}) => ({})",
+                node.key,
+                node.op,
+                list(&node.inputs, &plain),
+                list(&node.outputs, shown)
+            );
         }
     }
     text

@@ -3,8 +3,5 @@
 mod generate;
 
 fn main() {
-    println!(
-        "{}",
-        generate::onnx_proto(std::path::Path::new("grammar/onnx.proto")).unwrap()
-    );
+    println!("{}", generate::onnx_proto(std::path::Path::new("grammar/onnx.proto")).unwrap());
 }

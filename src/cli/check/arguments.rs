@@ -140,7 +140,9 @@ pub(crate) fn levels(matches: &ArgMatches) -> Vec<LevelRule> {
         .flat_map(|(option, level)| {
             let indices = matches.indices_of(option).into_iter().flatten();
             let selectors = matches.get_many::<String>(option).into_iter().flatten();
-            indices.zip(selectors).map(move |(index, selector)| (index, LevelRule { selector: selector.clone(), level }))
+            indices
+                .zip(selectors)
+                .map(move |(index, selector)| (index, LevelRule { selector: selector.clone(), level }))
         })
         .collect();
     rules.sort_by_key(|(index, _)| *index);

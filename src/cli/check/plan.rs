@@ -58,7 +58,8 @@ impl Plan {
                 None => (here.clone(), Input::Stdin(read_stdin()?)),
             };
             if verbose {
-                let from = config.as_ref().map_or_else(String::new, |config| format!(" with {}", config.path.display()));
+                let from =
+                    config.as_ref().map_or_else(String::new, |config| format!(" with {}", config.path.display()));
                 output::note(&format!("checking {}{from}", file.shown));
             }
             let targets = targets(&settings, &levels, config.as_deref());
@@ -115,7 +116,8 @@ impl Configs {
             return Ok(self.given.clone());
         };
         // Links are not resolved: a model belongs to the project that it is named in.
-        let absolute = std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let absolute =
+            std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let folder = absolute.parent().unwrap_or(&absolute);
         finder.of_folder(folder).map_err(|error| Failure::new(error.to_string()))
     }
@@ -173,8 +175,8 @@ fn refuse_to_overwrite(report: &Path, files: &[File]) -> Result<(), Failure> {
     let Ok(report) = report.canonicalize() else {
         return Ok(());
     };
-    let hit = files.iter().find(|file| {
-        file.path.as_ref().and_then(|path| path.canonicalize().ok()).is_some_and(|path| path == report)
-    });
+    let hit = files
+        .iter()
+        .find(|file| file.path.as_ref().and_then(|path| path.canonicalize().ok()).is_some_and(|path| path == report));
     hit.map_or(Ok(()), |file| Err(Failure::new(format!("--output would overwrite the model {}", file.shown))))
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::model::{
-    AttributeDef, AttributeValue, DimDef, ExternalData, FunctionDef, GraphDef, Model, Name, NodeDef, OpsetImport, Payload,
-    SparseTensorDef, TensorDef, TensorTypeDef, TypeDef, ValueInfo,
+    AttributeDef, AttributeValue, DimDef, ExternalData, FunctionDef, GraphDef, Model, Name, NodeDef, OpsetImport,
+    Payload, SparseTensorDef, TensorDef, TensorTypeDef, TypeDef, ValueInfo,
 };
 use super::proto;
 use super::wire::{self, Kind};
@@ -74,11 +74,15 @@ impl Decoder {
     fn message<M: Message + Default>(&self, bytes: &Bytes, kind: Kind) -> Decoded<M> {
         M::decode(bytes.clone()).map_err(|error| {
             // The fault is looked for from the top of the file, so that the text names the whole path.
-            let fault = wire::find_fault(Kind::Model, &self.file, 0).or_else(|| wire::find_fault(kind, bytes, self.offset(bytes)));
+            let fault = wire::find_fault(Kind::Model, &self.file, 0)
+                .or_else(|| wire::find_fault(kind, bytes, self.offset(bytes)));
             match fault {
                 Some(fault) if fault.truncated => DecodeError::Truncated { message: fault.message, span: fault.span },
                 Some(fault) => DecodeError::Malformed { message: fault.message, span: fault.span },
-                None => DecodeError::Malformed { message: format!("this is no ONNX model: {error}"), span: self.span(bytes) },
+                None => DecodeError::Malformed {
+                    message: format!("this is no ONNX model: {error}"),
+                    span: self.span(bytes),
+                },
             }
         })
     }
@@ -104,7 +108,8 @@ impl Decoder {
     fn model(&mut self) -> Decoded<Model> {
         let file = self.file.clone();
         let message: proto::ModelProto = self.message(&file, Kind::Model)?;
-        let text = |bytes: Option<Bytes>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let text =
+            |bytes: Option<Bytes>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         let Some(graph) = message.graph else {
             let message = "the file parses as protobuf but holds no graph: it is no ONNX model".to_owned();
             return Err(DecodeError::Malformed { message, span: Span::new(0, file.len() as u64) });
@@ -127,7 +132,10 @@ impl Decoder {
         list.iter()
             .map(|bytes| {
                 let message: proto::OperatorSetIdProto = self.message(bytes, Kind::Opset)?;
-                Ok(OpsetImport { domain: self.optional_name(message.domain.as_ref()), version: message.version.unwrap_or(0) })
+                Ok(OpsetImport {
+                    domain: self.optional_name(message.domain.as_ref()),
+                    version: message.version.unwrap_or(0),
+                })
             })
             .collect()
     }
@@ -152,7 +160,11 @@ impl Decoder {
             outputs: self.values(&message.output)?,
             value_info: self.values(&message.value_info)?,
             initializers: message.initializer.iter().map(|bytes| self.tensor(bytes)).collect::<Decoded<_>>()?,
-            sparse_initializers: message.sparse_initializer.iter().map(|bytes| self.sparse(bytes)).collect::<Decoded<_>>()?,
+            sparse_initializers: message
+                .sparse_initializer
+                .iter()
+                .map(|bytes| self.sparse(bytes))
+                .collect::<Decoded<_>>()?,
             nodes: message.node.into_iter().map(|bytes| self.node(bytes, depth)).collect::<Decoded<_>>()?,
             metadata: self.entries(&message.metadata_props)?,
             span: self.span(bytes),
@@ -168,7 +180,11 @@ impl Decoder {
             inputs: self.names(&message.input),
             outputs: self.names(&message.output),
             attributes: self.names(&message.attribute),
-            attribute_defaults: message.attribute_proto.iter().map(|bytes| self.attribute(bytes, 1)).collect::<Decoded<_>>()?,
+            attribute_defaults: message
+                .attribute_proto
+                .iter()
+                .map(|bytes| self.attribute(bytes, 1))
+                .collect::<Decoded<_>>()?,
             opset_imports: self.opsets(&message.opset_import)?,
             value_info: self.values(&message.value_info)?,
             nodes: message.node.into_iter().map(|bytes| self.node(bytes, 1)).collect::<Decoded<_>>()?,
@@ -198,7 +214,13 @@ impl Decoder {
         Ok(AttributeDef { name, value, span: self.span(bytes) })
     }
 
-    fn attribute_value(&mut self, name: &Name, message: proto::AttributeProto, depth: usize, bytes: &Bytes) -> Decoded<AttributeValue> {
+    fn attribute_value(
+        &mut self,
+        name: &Name,
+        message: proto::AttributeProto,
+        depth: usize,
+        bytes: &Bytes,
+    ) -> Decoded<AttributeValue> {
         if let Some(reference) = message.ref_attr_name.as_ref().filter(|reference| !reference.is_empty()) {
             return Ok(AttributeValue::Reference { name: self.name(reference), kind: message.r#type.unwrap_or(0) });
         }
@@ -218,12 +240,20 @@ impl Decoder {
             6 => AttributeValue::Floats(message.floats),
             7 => AttributeValue::Ints(message.ints),
             8 => AttributeValue::Strings(message.strings),
-            9 => AttributeValue::Tensors(message.tensors.iter().map(|bytes| self.tensor(bytes)).collect::<Decoded<_>>()?),
-            10 => AttributeValue::Graphs(message.graphs.iter().map(|bytes| self.graph(bytes, depth + 1)).collect::<Decoded<_>>()?),
+            9 => {
+                AttributeValue::Tensors(message.tensors.iter().map(|bytes| self.tensor(bytes)).collect::<Decoded<_>>()?)
+            }
+            10 => AttributeValue::Graphs(
+                message.graphs.iter().map(|bytes| self.graph(bytes, depth + 1)).collect::<Decoded<_>>()?,
+            ),
             11 => AttributeValue::SparseTensor(self.sparse(message.sparse_tensor.as_ref().ok_or_else(absent)?)?),
-            12 => AttributeValue::SparseTensors(message.sparse_tensors.iter().map(|bytes| self.sparse(bytes)).collect::<Decoded<_>>()?),
+            12 => AttributeValue::SparseTensors(
+                message.sparse_tensors.iter().map(|bytes| self.sparse(bytes)).collect::<Decoded<_>>()?,
+            ),
             13 => AttributeValue::Type(self.type_def(message.tp.as_ref().ok_or_else(absent)?, 0)?),
-            14 => AttributeValue::Types(message.type_protos.iter().map(|bytes| self.type_def(bytes, 0)).collect::<Decoded<_>>()?),
+            14 => AttributeValue::Types(
+                message.type_protos.iter().map(|bytes| self.type_def(bytes, 0)).collect::<Decoded<_>>()?,
+            ),
             _ => {
                 let message = format!("attribute {name:?} is of kind {kind}, which ONNX does not define");
                 return Err(DecodeError::Malformed { message, span: self.span(bytes) });
@@ -256,7 +286,8 @@ impl Decoder {
 
     fn sparse(&mut self, bytes: &Bytes) -> Decoded<SparseTensorDef> {
         let message: proto::SparseTensorProto = self.message(bytes, Kind::SparseTensor)?;
-        let mut part = |part: Option<Bytes>| part.as_ref().map_or_else(|| Ok(TensorDef::default()), |bytes| self.tensor(bytes));
+        let mut part =
+            |part: Option<Bytes>| part.as_ref().map_or_else(|| Ok(TensorDef::default()), |bytes| self.tensor(bytes));
         Ok(SparseTensorDef { values: part(message.values)?, indices: part(message.indices)?, dims: message.dims })
     }
 
@@ -385,7 +416,9 @@ mod tests {
             ..Default::default()
         };
         let graph = proto::GraphProto { initializer: vec![tensor.encode_to_vec().into()], ..Default::default() };
-        let file: Bytes = proto::ModelProto { graph: Some(graph.encode_to_vec().into()), ..Default::default() }.encode_to_vec().into();
+        let file: Bytes = proto::ModelProto { graph: Some(graph.encode_to_vec().into()), ..Default::default() }
+            .encode_to_vec()
+            .into();
         let model = decode(&file).unwrap();
         let Payload::Raw(raw) = &model.graph.initializers[0].data else { panic!("raw data") };
         let start = raw.as_ptr() as usize - file.as_ptr() as usize;
@@ -394,10 +427,13 @@ mod tests {
 
     #[test]
     fn attributes_of_old_files_have_the_type_of_their_field() {
-        let attribute = proto::AttributeProto { name: Some(Bytes::from_static(b"axis")), i: Some(3), ..Default::default() };
+        let attribute =
+            proto::AttributeProto { name: Some(Bytes::from_static(b"axis")), i: Some(3), ..Default::default() };
         let node = proto::NodeProto { attribute: vec![attribute.encode_to_vec().into()], ..Default::default() };
         let graph = proto::GraphProto { node: vec![node.encode_to_vec().into()], ..Default::default() };
-        let file: Bytes = proto::ModelProto { graph: Some(graph.encode_to_vec().into()), ..Default::default() }.encode_to_vec().into();
+        let file: Bytes = proto::ModelProto { graph: Some(graph.encode_to_vec().into()), ..Default::default() }
+            .encode_to_vec()
+            .into();
         let model = decode(&file).unwrap();
         assert!(matches!(model.graph.nodes[0].attributes[0].value, AttributeValue::Int(3)));
     }

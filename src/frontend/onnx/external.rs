@@ -94,7 +94,8 @@ impl ExternalFiles {
             SideFile::Pointer => Err(ExternalFault::Pointer { location: location.to_owned() }),
             SideFile::Escapes(how) => Err(ExternalFault::Escapes { location: location.to_owned(), how }),
             SideFile::Found { path, length } => {
-                let end = needed.or(stated.map(u128::from)).map_or(u128::from(offset), |needed| u128::from(offset) + needed);
+                let end =
+                    needed.or(stated.map(u128::from)).map_or(u128::from(offset), |needed| u128::from(offset) + needed);
                 if end > u128::from(length) {
                     let message = format!("external data ends at byte {end} of {location:?}, which has {length} bytes");
                     return Err(invalid(message));
@@ -123,13 +124,17 @@ impl ExternalRange {
 fn number(data: &ExternalData, key: &str) -> Result<Option<u64>, String> {
     match data.get(key) {
         None | Some("") => Ok(None),
-        Some(text) => text.trim().parse().map(Some).map_err(|_| format!("external data {key} {text:?} is not a number of bytes")),
+        Some(text) => {
+            text.trim().parse().map(Some).map_err(|_| format!("external data {key} {text:?} is not a number of bytes"))
+        }
     }
 }
 
 /// How a location leaves the model's folder, by its text alone. The same answer on every system.
 fn escapes(location: &str) -> Option<&'static str> {
-    let drive = |text: &str| text.as_bytes().get(1) == Some(&b':') && text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
+    let drive = |text: &str| {
+        text.as_bytes().get(1) == Some(&b':') && text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
+    };
     if location.contains('\\') {
         return Some("it has a backslash");
     }
@@ -205,7 +210,9 @@ mod tests {
 
     #[test]
     fn locations_that_leave_the_folder_are_known_by_their_text() {
-        for location in ["../w.bin", "a/../../w.bin", "/etc/passwd", "C:/w.bin", "c:w.bin", "\\\\host\\w", "a\\..\\..\\w"] {
+        for location in
+            ["../w.bin", "a/../../w.bin", "/etc/passwd", "C:/w.bin", "c:w.bin", "\\\\host\\w", "a\\..\\..\\w"]
+        {
             assert!(escapes(location).is_some(), "{location}");
         }
         for location in ["w.bin", "a/w.bin", "a/../w.bin", "./w.bin", "..w.bin"] {
@@ -226,7 +233,10 @@ mod tests {
             &[("location", "w.bin"), ("offset", "x")],
             &[("offset", "0")],
         ] {
-            assert!(matches!(files.locate(&tensor(), &data(entries)), Err(ExternalFault::Invalid { .. })), "{entries:?}");
+            assert!(
+                matches!(files.locate(&tensor(), &data(entries)), Err(ExternalFault::Invalid { .. })),
+                "{entries:?}"
+            );
         }
         assert!(matches!(files.locate(&tensor(), &data(&[("location", "x.bin")])), Err(ExternalFault::Missing { .. })));
     }

@@ -269,10 +269,7 @@ impl ExternalData {
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.entries
-            .iter()
-            .find(|(name, _)| &**name == key)
-            .map(|(_, value)| &**value)
+        self.entries.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
     }
 }
 

@@ -26,11 +26,7 @@ impl TensorDef {
             empty |= dim == 0;
             count = count.and_then(|count| count.checked_mul(dim));
         }
-        if empty {
-            Some(0)
-        } else {
-            Some(count.unwrap_or(u128::MAX))
-        }
+        if empty { Some(0) } else { Some(count.unwrap_or(u128::MAX)) }
     }
 
     /// Packed size of the elements in bytes; saturates. `None` for strings, undefined types and negative dims.
@@ -61,10 +57,7 @@ impl TensorDef {
     #[must_use]
     pub fn reals(&self, limit: usize) -> Option<Vec<f64>> {
         let element = self.element.filter(|&e| {
-            matches!(
-                e,
-                ElementType::Float | ElementType::Double | ElementType::Float16 | ElementType::Bfloat16
-            )
+            matches!(e, ElementType::Float | ElementType::Double | ElementType::Float16 | ElementType::Bfloat16)
         })?;
         let count = self.count_within(limit)?;
         if count == 0 {
@@ -110,16 +103,12 @@ impl TensorDef {
     }
 
     fn count_within(&self, limit: usize) -> Option<usize> {
-        usize::try_from(self.element_count()?)
-            .ok()
-            .filter(|&count| count <= limit)
+        usize::try_from(self.element_count()?).ok().filter(|&count| count <= limit)
     }
 }
 
 fn numeric_fields(count: usize, message: &Bytes) -> Option<TensorValuesProto> {
-    let most = (count as u128)
-        .saturating_mul(FIELD_BYTES)
-        .saturating_add(MESSAGE_SLACK);
+    let most = (count as u128).saturating_mul(FIELD_BYTES).saturating_add(MESSAGE_SLACK);
     if message.len() as u128 > most {
         return None;
     }
@@ -166,31 +155,13 @@ fn integers_of_raw(element: ElementType, count: usize, raw: &[u8]) -> Option<Vec
     Some(match element {
         E::Bool => right_length(raw, count)?.iter().map(|&b| i64::from(b != 0)).collect(),
         E::Uint8 => right_length(raw, count)?.iter().map(|&b| i64::from(b)).collect(),
-        E::Int8 => chunks(raw, count)?
-            .iter()
-            .map(|&b| i64::from(i8::from_le_bytes(b)))
-            .collect(),
-        E::Uint16 => chunks(raw, count)?
-            .iter()
-            .map(|&b| i64::from(u16::from_le_bytes(b)))
-            .collect(),
-        E::Int16 => chunks(raw, count)?
-            .iter()
-            .map(|&b| i64::from(i16::from_le_bytes(b)))
-            .collect(),
-        E::Uint32 => chunks(raw, count)?
-            .iter()
-            .map(|&b| i64::from(u32::from_le_bytes(b)))
-            .collect(),
-        E::Int32 => chunks(raw, count)?
-            .iter()
-            .map(|&b| i64::from(i32::from_le_bytes(b)))
-            .collect(),
+        E::Int8 => chunks(raw, count)?.iter().map(|&b| i64::from(i8::from_le_bytes(b))).collect(),
+        E::Uint16 => chunks(raw, count)?.iter().map(|&b| i64::from(u16::from_le_bytes(b))).collect(),
+        E::Int16 => chunks(raw, count)?.iter().map(|&b| i64::from(i16::from_le_bytes(b))).collect(),
+        E::Uint32 => chunks(raw, count)?.iter().map(|&b| i64::from(u32::from_le_bytes(b))).collect(),
+        E::Int32 => chunks(raw, count)?.iter().map(|&b| i64::from(i32::from_le_bytes(b))).collect(),
         E::Int64 => chunks(raw, count)?.iter().map(|&b| i64::from_le_bytes(b)).collect(),
-        E::Uint64 => chunks(raw, count)?
-            .iter()
-            .map(|&b| saturate(u64::from_le_bytes(b)))
-            .collect(),
+        E::Uint64 => chunks(raw, count)?.iter().map(|&b| saturate(u64::from_le_bytes(b))).collect(),
         E::Int4 | E::Int2 => unpack(element.bits(), true, count, raw.iter().copied())?,
         E::Uint4 | E::Uint2 => unpack(element.bits(), false, count, raw.iter().copied())?,
         _ => return None,
@@ -230,18 +201,10 @@ fn pack_fields(element: ElementType, fields: TensorValuesProto) -> Option<Vec<u8
         E::Double | E::Complex128 => fields.double_data.into_iter().flat_map(f64::to_le_bytes).collect(),
         E::Int64 => fields.int64_data.into_iter().flat_map(i64::to_le_bytes).collect(),
         E::Uint64 => fields.uint64_data.into_iter().flat_map(u64::to_le_bytes).collect(),
-        E::Uint32 => fields
-            .uint64_data
-            .into_iter()
-            .flat_map(|v| (v as u32).to_le_bytes())
-            .collect(),
+        E::Uint32 => fields.uint64_data.into_iter().flat_map(|v| (v as u32).to_le_bytes()).collect(),
         E::Int32 => fields.int32_data.into_iter().flat_map(i32::to_le_bytes).collect(),
         E::String => return None,
-        _ if element.bits() == 16 => fields
-            .int32_data
-            .into_iter()
-            .flat_map(|v| (v as u16).to_le_bytes())
-            .collect(),
+        _ if element.bits() == 16 => fields.int32_data.into_iter().flat_map(|v| (v as u16).to_le_bytes()).collect(),
         _ => fields.int32_data.into_iter().map(|v| v as u8).collect(),
     })
 }
@@ -249,19 +212,10 @@ fn pack_fields(element: ElementType, fields: TensorValuesProto) -> Option<Vec<u8
 fn reals_of_raw(element: ElementType, count: usize, raw: &[u8]) -> Option<Vec<f64>> {
     use ElementType as E;
     Some(match element {
-        E::Float => chunks(raw, count)?
-            .iter()
-            .map(|&b| f64::from(f32::from_le_bytes(b)))
-            .collect(),
+        E::Float => chunks(raw, count)?.iter().map(|&b| f64::from(f32::from_le_bytes(b))).collect(),
         E::Double => chunks(raw, count)?.iter().map(|&b| f64::from_le_bytes(b)).collect(),
-        E::Float16 => chunks(raw, count)?
-            .iter()
-            .map(|&b| half_to_f64(u16::from_le_bytes(b)))
-            .collect(),
-        E::Bfloat16 => chunks(raw, count)?
-            .iter()
-            .map(|&b| bfloat_to_f64(u16::from_le_bytes(b)))
-            .collect(),
+        E::Float16 => chunks(raw, count)?.iter().map(|&b| half_to_f64(u16::from_le_bytes(b))).collect(),
+        E::Bfloat16 => chunks(raw, count)?.iter().map(|&b| bfloat_to_f64(u16::from_le_bytes(b))).collect(),
         _ => return None,
     })
 }
@@ -303,12 +257,7 @@ mod tests {
     use super::*;
 
     fn tensor(element: ElementType, dims: &[i64], data: Payload) -> TensorDef {
-        TensorDef {
-            element: Some(element),
-            dims: dims.to_vec(),
-            data,
-            ..TensorDef::default()
-        }
+        TensorDef { element: Some(element), dims: dims.to_vec(), data, ..TensorDef::default() }
     }
 
     fn raw(bytes: &[u8]) -> Payload {
@@ -327,10 +276,7 @@ mod tests {
         assert_eq!(count(&[i64::MAX, i64::MAX, i64::MAX]), Some(u128::MAX));
         assert_eq!(count(&[i64::MAX, i64::MAX, i64::MAX, 0]), Some(0));
         assert_eq!(count(&[2, -1]), None);
-        assert_eq!(
-            tensor(ElementType::Int4, &[3], Payload::Missing).stored_bytes(),
-            Some(2)
-        );
+        assert_eq!(tensor(ElementType::Int4, &[3], Payload::Missing).stored_bytes(), Some(2));
         assert_eq!(tensor(ElementType::String, &[3], Payload::Missing).stored_bytes(), None);
     }
 
@@ -345,10 +291,7 @@ mod tests {
         assert_eq!(of(ElementType::Bool, &[2], &[0, 1]), Some(vec![0, 1]));
         assert_eq!(of(ElementType::Int4, &[3], &[0x8f, 0x07]), Some(vec![-1, -8, 7]));
         assert_eq!(of(ElementType::Uint4, &[3], &[0x8f, 0x07]), Some(vec![15, 8, 7]));
-        assert_eq!(
-            of(ElementType::Int2, &[5], &[0b1110_0100, 0b11]),
-            Some(vec![0, 1, -2, -1, -1])
-        );
+        assert_eq!(of(ElementType::Int2, &[5], &[0b1110_0100, 0b11]), Some(vec![0, 1, -2, -1, -1]));
         assert_eq!(of(ElementType::Uint2, &[4], &[0b1110_0100]), Some(vec![0, 1, 2, 3]));
         assert_eq!(of(ElementType::Float, &[1], &[0; 4]), None);
         assert_eq!(of(ElementType::Int64, &[17], &[0; 136]), None);
@@ -356,110 +299,53 @@ mod tests {
 
     #[test]
     fn field_integers() {
-        let narrow = fields(TensorValuesProto {
-            int32_data: vec![-1, 5],
-            ..Default::default()
-        });
-        assert_eq!(
-            tensor(ElementType::Int32, &[2], narrow.clone()).integers(9),
-            Some(vec![-1, 5])
-        );
-        assert_eq!(
-            tensor(ElementType::Uint8, &[2], narrow.clone()).integers(9),
-            Some(vec![255, 5])
-        );
-        assert_eq!(
-            tensor(ElementType::Int4, &[3], narrow.clone()).integers(9),
-            Some(vec![-1, -1, 5])
-        );
+        let narrow = fields(TensorValuesProto { int32_data: vec![-1, 5], ..Default::default() });
+        assert_eq!(tensor(ElementType::Int32, &[2], narrow.clone()).integers(9), Some(vec![-1, 5]));
+        assert_eq!(tensor(ElementType::Uint8, &[2], narrow.clone()).integers(9), Some(vec![255, 5]));
+        assert_eq!(tensor(ElementType::Int4, &[3], narrow.clone()).integers(9), Some(vec![-1, -1, 5]));
         assert_eq!(tensor(ElementType::Int32, &[3], narrow).integers(9), None);
-        let wide = fields(TensorValuesProto {
-            uint64_data: vec![u64::MAX],
-            ..Default::default()
-        });
+        let wide = fields(TensorValuesProto { uint64_data: vec![u64::MAX], ..Default::default() });
         assert_eq!(tensor(ElementType::Uint64, &[], wide).integers(9), Some(vec![i64::MAX]));
-        let long = fields(TensorValuesProto {
-            int64_data: vec![7, -7],
-            ..Default::default()
-        });
+        let long = fields(TensorValuesProto { int64_data: vec![7, -7], ..Default::default() });
         assert_eq!(tensor(ElementType::Int64, &[2], long).integers(9), Some(vec![7, -7]));
-        assert_eq!(
-            tensor(ElementType::Int64, &[1], Payload::Fields(Bytes::from_static(b"\xff"))).integers(9),
-            None
-        );
+        assert_eq!(tensor(ElementType::Int64, &[1], Payload::Fields(Bytes::from_static(b"\xff"))).integers(9), None);
     }
 
     #[test]
     fn packed() {
         let of = |element, dims: &[i64], data| tensor(element, dims, data).packed(16).map(|bytes| bytes.to_vec());
-        let narrow = fields(TensorValuesProto {
-            int32_data: vec![-1, 5],
-            ..Default::default()
-        });
+        let narrow = fields(TensorValuesProto { int32_data: vec![-1, 5], ..Default::default() });
         assert_eq!(of(ElementType::Int8, &[2], narrow.clone()), Some(vec![255, 5]));
-        assert_eq!(
-            of(ElementType::Float16, &[2], narrow.clone()),
-            Some(vec![255, 255, 5, 0])
-        );
+        assert_eq!(of(ElementType::Float16, &[2], narrow.clone()), Some(vec![255, 255, 5, 0]));
         assert_eq!(of(ElementType::Int4, &[3], narrow.clone()), Some(vec![255, 5]));
         assert_eq!(of(ElementType::Int8, &[3], narrow), None);
         assert_eq!(of(ElementType::Uint8, &[1], raw(&[9])), Some(vec![9]));
-        let complex = fields(TensorValuesProto {
-            float_data: vec![1.0, 2.0],
-            ..Default::default()
-        });
-        assert_eq!(
-            of(ElementType::Complex64, &[], complex).map(|bytes| bytes.len()),
-            Some(8)
-        );
+        let complex = fields(TensorValuesProto { float_data: vec![1.0, 2.0], ..Default::default() });
+        assert_eq!(of(ElementType::Complex64, &[], complex).map(|bytes| bytes.len()), Some(8));
     }
 
     #[test]
     fn reals() {
         let of = |element, dims: &[i64], bytes: &[u8]| tensor(element, dims, raw(bytes)).reals(16);
         assert_eq!(of(ElementType::Float, &[1], &1.5_f32.to_le_bytes()), Some(vec![1.5]));
-        assert_eq!(
-            of(ElementType::Double, &[], &(-0.25_f64).to_le_bytes()),
-            Some(vec![-0.25])
-        );
-        assert_eq!(
-            of(ElementType::Float16, &[2], &[0x00, 0x3c, 0x01, 0x80]),
-            Some(vec![1.0, -(2.0_f64.powi(-24))])
-        );
+        assert_eq!(of(ElementType::Double, &[], &(-0.25_f64).to_le_bytes()), Some(vec![-0.25]));
+        assert_eq!(of(ElementType::Float16, &[2], &[0x00, 0x3c, 0x01, 0x80]), Some(vec![1.0, -(2.0_f64.powi(-24))]));
         assert_eq!(of(ElementType::Float16, &[1], &[0x00, 0x7c]), Some(vec![f64::INFINITY]));
         assert_eq!(of(ElementType::Bfloat16, &[1], &[0x80, 0xbf]), Some(vec![-1.0]));
-        let half = fields(TensorValuesProto {
-            int32_data: vec![0x3c00],
-            ..Default::default()
-        });
+        let half = fields(TensorValuesProto { int32_data: vec![0x3c00], ..Default::default() });
         assert_eq!(tensor(ElementType::Float16, &[1], half).reals(1), Some(vec![1.0]));
-        let float = fields(TensorValuesProto {
-            float_data: vec![2.0, 3.0],
-            ..Default::default()
-        });
+        let float = fields(TensorValuesProto { float_data: vec![2.0, 3.0], ..Default::default() });
         assert_eq!(tensor(ElementType::Float, &[2], float).reals(2), Some(vec![2.0, 3.0]));
     }
 
     #[test]
     fn empty_and_missing() {
-        assert_eq!(
-            tensor(ElementType::Int64, &[0], Payload::Missing).integers(0),
-            Some(vec![])
-        );
-        assert_eq!(
-            tensor(ElementType::Float, &[4, 0], Payload::Missing).reals(0),
-            Some(vec![])
-        );
-        assert_eq!(
-            tensor(ElementType::String, &[0], Payload::Missing).strings(0),
-            Some(vec![])
-        );
+        assert_eq!(tensor(ElementType::Int64, &[0], Payload::Missing).integers(0), Some(vec![]));
+        assert_eq!(tensor(ElementType::Float, &[4, 0], Payload::Missing).reals(0), Some(vec![]));
+        assert_eq!(tensor(ElementType::String, &[0], Payload::Missing).strings(0), Some(vec![]));
         assert_eq!(tensor(ElementType::Int64, &[1], Payload::Missing).integers(9), None);
         let words = Payload::Strings(vec![Bytes::from_static(b"a")]);
-        assert_eq!(
-            tensor(ElementType::String, &[1], words.clone()).strings(1),
-            Some(vec![Bytes::from_static(b"a")])
-        );
+        assert_eq!(tensor(ElementType::String, &[1], words.clone()).strings(1), Some(vec![Bytes::from_static(b"a")]));
         assert_eq!(tensor(ElementType::String, &[2], words).strings(9), None);
     }
 }

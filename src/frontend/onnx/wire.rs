@@ -197,7 +197,8 @@ impl Walker<'_> {
                 Err(bad) => return Some(self.wrong(&here(&name), at, &bad)),
             };
             let known = field(kind, number);
-            let field_name = known.as_ref().map_or_else(|| format!("field {number}"), |(name, _)| format!("field {name}"));
+            let field_name =
+                known.as_ref().map_or_else(|| format!("field {number}"), |(name, _)| format!("field {name}"));
             let (payload, next) = match skip(bytes, after, wire) {
                 Ok(range) => range,
                 Err(Bad::Truncated) => {
@@ -207,7 +208,8 @@ impl Walker<'_> {
                 Err(bad) => return Some(self.wrong(&format!("{field_name} of {}", here(&name)), at, &bad)),
             };
             if wire == 2 && number == name_field && next <= available {
-                name = bytes.get(payload..next).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
+                name =
+                    bytes.get(payload..next).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
             }
             match known {
                 Some((_, Content::Message(inner))) if wire == 2 => {
@@ -251,7 +253,11 @@ impl Walker<'_> {
     fn truncated(&self, place: &str, why: &str) -> WireFault {
         let length = self.whole.len();
         let at = self.base + length as u64;
-        WireFault { message: format!("the file ends {place} at byte {at}: {why}"), truncated: true, span: self.span(length, length) }
+        WireFault {
+            message: format!("the file ends {place} at byte {at}: {why}"),
+            truncated: true,
+            span: self.span(length, length),
+        }
     }
 
     fn wrong(&self, place: &str, at: usize, bad: &Bad) -> WireFault {
@@ -261,7 +267,11 @@ impl Walker<'_> {
             Bad::Tag | Bad::Truncated => "no field tag",
         };
         let offset = self.base + at as u64;
-        WireFault { message: format!("{what} in {place} at byte {offset}"), truncated: false, span: self.span(at, at + 1) }
+        WireFault {
+            message: format!("{what} in {place} at byte {offset}"),
+            truncated: false,
+            span: self.span(at, at + 1),
+        }
     }
 
     fn span(&self, start: usize, end: usize) -> Span {
@@ -331,7 +341,10 @@ mod tests {
         model.extend(&graph);
         let fault = find_fault(Kind::Model, &model, 0).unwrap();
         assert!(fault.truncated);
-        assert_eq!(fault.message, "the file ends inside field raw_data of initializer \"W\" at byte 11: it promises 14 more");
+        assert_eq!(
+            fault.message,
+            "the file ends inside field raw_data of initializer \"W\" at byte 11: it promises 14 more"
+        );
     }
 
     #[test]

@@ -96,15 +96,11 @@ impl Parser<'_> {
         if element == ElementType::String {
             return self.string_elements();
         }
-        let count = dims
-            .iter()
-            .try_fold(1_usize, |count, &dim| count.checked_mul(usize::try_from(dim).ok()?));
+        let count = dims.iter().try_fold(1_usize, |count, &dim| count.checked_mul(usize::try_from(dim).ok()?));
         let mut packer = Packer::default();
         // A declared size must not make us reserve more than the text can fill.
         let room = count.unwrap_or(0).saturating_mul(element.bits() as usize / 8);
-        packer
-            .bytes
-            .reserve(room.min(self.lex.rest().len().saturating_mul(8)).min(1 << 20));
+        packer.bytes.reserve(room.min(self.lex.rest().len().saturating_mul(8)).min(1 << 20));
         loop {
             self.push_element(element, &mut packer)?;
             if self.lex.eat('}') {
@@ -150,12 +146,7 @@ impl Parser<'_> {
             Some(bytes) => Ok(Some(bytes.into())),
             None => {
                 let end = self.lex.pos();
-                Err(self.error(
-                    start,
-                    end,
-                    "`hex` needs an even number of hexadecimal digits".to_owned(),
-                    None,
-                ))
+                Err(self.error(start, end, "`hex` needs an even number of hexadecimal digits".to_owned(), None))
             }
         }
     }
@@ -196,12 +187,7 @@ impl Parser<'_> {
         match word {
             Some(word @ ("true" | "false" | "True" | "False")) => {
                 let help = format!("write {}", u8::from(word.eq_ignore_ascii_case("true")));
-                self.error(
-                    start,
-                    start + word.len(),
-                    format!("`{word}` is not an element of `{element}`"),
-                    Some(help),
-                )
+                self.error(start, start + word.len(), format!("`{word}` is not an element of `{element}`"), Some(help))
             }
             _ => self.expected(&format!("an element of `{element}`")),
         }
@@ -223,22 +209,13 @@ impl Parser<'_> {
 
     fn out_of_range(&mut self, start: usize, number: Number<'_>, what: &str) -> super::parser::Failed {
         let end = self.lex.pos();
-        self.error(
-            start,
-            end,
-            format!("`{}` is out of the range of `{what}`", number.text),
-            None,
-        )
+        self.error(start, end, format!("`{}` is out of the range of `{what}`", number.text), None)
     }
 
     /// `float[2] name {1, 2}` after its type: a tensor that is the value of an attribute. `None` when no tensor
     /// follows, so that what was read is a type.
     pub(super) fn attribute_tensor(&mut self, start: usize, ty: &TensorTypeDef) -> Parsed<Option<TensorDef>> {
-        let name = if matches!(self.lex.peek(), Some('.')) {
-            None
-        } else {
-            self.optional_name()?
-        };
+        let name = if matches!(self.lex.peek(), Some('.')) { None } else { self.optional_name()? };
         let assigned = self.lex.eat('=');
         let next = self.lex.peek();
         if name.is_none() && !assigned && !matches!(next, Some('{' | '.')) {
@@ -252,13 +229,7 @@ impl Parser<'_> {
             _ => Payload::Missing,
         };
         let span = self.span_from(start);
-        Ok(Some(TensorDef {
-            name: name.unwrap_or_default(),
-            element: ty.element,
-            dims,
-            data,
-            span,
-        }))
+        Ok(Some(TensorDef { name: name.unwrap_or_default(), element: ty.element, dims, data, span }))
     }
 
     /// `(float[1] {2.5}, int64[1] {3})` after the type and name of a sparse tensor.

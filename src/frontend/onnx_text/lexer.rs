@@ -43,12 +43,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            pos: 0,
-            pragmas: Vec::new(),
-            pragma_end: 0,
-        }
+        Self { text, pos: 0, pragmas: Vec::new(), pragma_end: 0 }
     }
 
     pub(super) fn text(&self) -> &'a str {
@@ -91,10 +86,7 @@ impl<'a> Lexer<'a> {
     pub(super) fn take_pragmas(&mut self) -> Vec<&'a str> {
         let text = self.text;
         let pragmas = std::mem::take(&mut self.pragmas);
-        pragmas
-            .into_iter()
-            .filter_map(|range| text.get(range)?.strip_prefix(PRAGMA))
-            .collect()
+        pragmas.into_iter().filter_map(|range| text.get(range)?.strip_prefix(PRAGMA)).collect()
     }
 
     /// The next character that is not trivia.
@@ -131,11 +123,7 @@ impl<'a> Lexer<'a> {
 
     /// An identifier of the official syntax.
     pub(super) fn identifier(&mut self) -> Option<&'a str> {
-        if self.peek().is_some_and(starts_identifier) {
-            self.take_while(in_identifier)
-        } else {
-            None
-        }
+        if self.peek().is_some_and(starts_identifier) { self.take_while(in_identifier) } else { None }
     }
 
     /// A name without quotes; wider than the official syntax.
@@ -176,16 +164,9 @@ impl<'a> Lexer<'a> {
         let bytes = rest.as_bytes();
         let digits = |from: usize| bytes.iter().skip(from).take_while(|b| b.is_ascii_digit()).count();
         let sign = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
-        let word_len = bytes
-            .iter()
-            .skip(sign)
-            .take_while(|b| in_identifier(char::from(**b)))
-            .count();
+        let word_len = bytes.iter().skip(sign).take_while(|b| in_identifier(char::from(**b))).count();
         let word = rest.get(sign..sign + word_len).unwrap_or("");
-        if ["inf", "infinity", "nan"]
-            .iter()
-            .any(|known| word.eq_ignore_ascii_case(known))
-        {
+        if ["inf", "infinity", "nan"].iter().any(|known| word.eq_ignore_ascii_case(known)) {
             return self.number_of(sign + word_len, true);
         }
         let whole = digits(sign);

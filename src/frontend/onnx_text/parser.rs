@@ -25,13 +25,8 @@ pub struct SyntaxError {
 /// Reads a model. After an error the parser goes on at the next statement, so the model holds all that could be read.
 #[must_use]
 pub fn parse(text: &str) -> (Model, Vec<SyntaxError>) {
-    let mut parser = Parser {
-        lex: Lexer::new(text),
-        errors: Vec::new(),
-        names: HashSet::new(),
-        last_error: 0,
-        failures: 0,
-    };
+    let mut parser =
+        Parser { lex: Lexer::new(text), errors: Vec::new(), names: HashSet::new(), last_error: 0, failures: 0 };
     let model = parser.model();
     (model, parser.errors)
 }
@@ -101,13 +96,7 @@ impl<'a> Parser<'a> {
 
     /// One past the character at an offset.
     fn char_end(&self, start: usize) -> usize {
-        start
-            + self
-                .lex
-                .text()
-                .get(start..)
-                .and_then(|rest| rest.chars().next())
-                .map_or(0, char::len_utf8)
+        start + self.lex.text().get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
     }
 
     /// Records that something else stands here than `what`.
@@ -128,11 +117,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn expect(&mut self, token: &str) -> Parsed<()> {
-        if self.lex.eat_str(token) {
-            Ok(())
-        } else {
-            Err(self.expected(&format!("`{token}`")))
-        }
+        if self.lex.eat_str(token) { Ok(()) } else { Err(self.expected(&format!("`{token}`"))) }
     }
 
     /// A string in quotes, if one stands here.
@@ -254,10 +239,7 @@ impl<'a> Parser<'a> {
             let domain = parser.string()?;
             parser.expect(":")?;
             let version = parser.integer()?;
-            imports.push(OpsetImport {
-                domain: parser.intern(&domain),
-                version,
-            });
+            imports.push(OpsetImport { domain: parser.intern(&domain), version });
             Ok(())
         })?;
         Ok(imports)
@@ -294,12 +276,7 @@ impl<'a> Parser<'a> {
         let start = self.start();
         if depth >= MAX_GRAPH_DEPTH {
             let end = self.char_end(start);
-            return Err(self.error(
-                start,
-                end,
-                format!("graphs are nested deeper than {MAX_GRAPH_DEPTH}"),
-                None,
-            ));
+            return Err(self.error(start, end, format!("graphs are nested deeper than {MAX_GRAPH_DEPTH}"), None));
         }
         let mut graph = GraphDef::default();
         self.graph_signature(&mut graph)?;
@@ -312,14 +289,7 @@ impl<'a> Parser<'a> {
     fn graph_signature(&mut self, graph: &mut GraphDef) -> Parsed<()> {
         graph.name = self.name("the name of a graph")?;
         self.expect("(")?;
-        let GraphDef {
-            inputs,
-            outputs,
-            value_info,
-            initializers,
-            sparse_initializers,
-            ..
-        } = graph;
+        let GraphDef { inputs, outputs, value_info, initializers, sparse_initializers, .. } = graph;
         self.list(')', |parser| {
             let item = parser.value_info()?;
             if let Some(tensor) = parser.initializer(&item)? {
@@ -347,11 +317,7 @@ impl<'a> Parser<'a> {
                 Ok(())
             })?;
         }
-        if self.lex.peek() == Some('{') {
-            Ok(())
-        } else {
-            Err(self.expected("`{`"))
-        }
+        if self.lex.peek() == Some('{') { Ok(()) } else { Err(self.expected("`{`")) }
     }
 
     /// Nodes up to and with `}`.
@@ -493,20 +459,11 @@ impl<'a> Parser<'a> {
             ..FunctionDef::default()
         };
         if self.lex.eat('<') {
-            let FunctionDef {
-                attributes,
-                attribute_defaults,
-                ..
-            } = &mut function;
+            let FunctionDef { attributes, attribute_defaults, .. } = &mut function;
             self.list('>', |parser| parser.formal_attribute(attributes, attribute_defaults))?;
         }
         self.expect("(")?;
-        let FunctionDef {
-            inputs,
-            outputs,
-            value_info,
-            ..
-        } = &mut function;
+        let FunctionDef { inputs, outputs, value_info, .. } = &mut function;
         self.formals(inputs, value_info)?;
         self.expect("=>")?;
         self.expect("(")?;

@@ -94,11 +94,7 @@ impl Printer<'_> {
 
     /// How many of `len` values are shown.
     fn shown(&self, len: usize) -> usize {
-        if self.excerpt {
-            len.min(self.options.max_elements)
-        } else {
-            len
-        }
+        if self.excerpt { len.min(self.options.max_elements) } else { len }
     }
 
     fn value_list<T>(&mut self, list: &[T], each: impl FnMut(&mut Self, &T)) {
@@ -125,11 +121,7 @@ impl Printer<'_> {
             Ok(text) => self.quoted(text, self.excerpt),
             Err(_) => {
                 self.put("hex\"");
-                let shown = if self.excerpt {
-                    bytes.len().min(EXCERPT_CHARS / 2)
-                } else {
-                    bytes.len()
-                };
+                let shown = if self.excerpt { bytes.len().min(EXCERPT_CHARS / 2) } else { bytes.len() };
                 for byte in bytes.iter().take(shown) {
                     self.show(format_args!("{byte:02x}"));
                 }
@@ -193,10 +185,7 @@ impl Printer<'_> {
             self.pairs(&data.entries, self.excerpt);
             return;
         }
-        let count = tensor
-            .element_count()
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(usize::MAX);
+        let count = tensor.element_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
         if count > self.options.max_elements && !self.excerpt {
             self.put("{}");
             return;
@@ -225,11 +214,7 @@ impl Printer<'_> {
         };
         let per_byte = (8 / element.bits().clamp(1, 8)) as usize;
         let fits = bytes.len() == count.div_ceil(per_byte);
-        let shown = if self.excerpt {
-            self.options.max_elements
-        } else {
-            usize::MAX
-        };
+        let shown = if self.excerpt { self.options.max_elements } else { usize::MAX };
         let texts = element_texts(element, &bytes, if fits { count } else { usize::MAX });
         for (index, text) in texts.enumerate() {
             if index > 0 {

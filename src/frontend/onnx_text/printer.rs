@@ -23,22 +23,14 @@ pub struct PrintOptions {
 impl Default for PrintOptions {
     /// Everything.
     fn default() -> Self {
-        Self {
-            max_elements: usize::MAX,
-            metadata: true,
-        }
+        Self { max_elements: usize::MAX, metadata: true }
     }
 }
 
 /// The model as text that can be read back.
 #[must_use]
 pub fn print_model(model: &Model, options: &PrintOptions) -> String {
-    let mut printer = Printer {
-        out: String::new(),
-        options,
-        excerpt: false,
-        indent: 0,
-    };
+    let mut printer = Printer { out: String::new(), options, excerpt: false, indent: 0 };
     printer.model(model);
     printer.out
 }
@@ -46,12 +38,7 @@ pub fn print_model(model: &Model, options: &PrintOptions) -> String {
 /// The node on one line, to be looked at: long lists are cut with `...` and subgraphs are left out.
 #[must_use]
 pub fn print_node(node: &NodeDef, options: &PrintOptions) -> String {
-    let mut printer = Printer {
-        out: String::new(),
-        options,
-        excerpt: true,
-        indent: 0,
-    };
+    let mut printer = Printer { out: String::new(), options, excerpt: true, indent: 0 };
     printer.node(node, 0);
     printer.out
 }
@@ -67,13 +54,8 @@ pub(super) struct Printer<'a> {
 /// Words that begin a type and so are no name where a type may stand, and words that are numbers.
 fn is_reserved(name: &str) -> bool {
     ElementType::from_name(name).is_some()
-        || matches!(
-            name,
-            "undefined" | "seq" | "optional" | "map" | "sparse_tensor" | "opaque"
-        )
-        || ["inf", "infinity", "nan"]
-            .iter()
-            .any(|word| name.eq_ignore_ascii_case(word))
+        || matches!(name, "undefined" | "seq" | "optional" | "map" | "sparse_tensor" | "opaque")
+        || ["inf", "infinity", "nan"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
 impl Printer<'_> {
@@ -223,9 +205,7 @@ impl Printer<'_> {
             if !function.attributes.is_empty() && !function.attribute_defaults.is_empty() {
                 self.put(", ");
             }
-            self.separated(&function.attribute_defaults, ", ", |printer, attribute| {
-                printer.attribute(attribute, 0)
-            });
+            self.separated(&function.attribute_defaults, ", ", |printer, attribute| printer.attribute(attribute, 0));
             self.put(">");
         }
         self.put(" (");
@@ -333,9 +313,7 @@ impl Printer<'_> {
         }
         if !node.attributes.is_empty() {
             self.put(" <");
-            self.separated(&node.attributes, ", ", |printer, attribute| {
-                printer.attribute(attribute, depth)
-            });
+            self.separated(&node.attributes, ", ", |printer, attribute| printer.attribute(attribute, depth));
             self.put(">");
         }
         self.put(" (");

@@ -76,10 +76,7 @@ fn starts_node(line: &str) -> bool {
     match lex.peek() {
         Some('<') => true,
         // `attribute = graph (...) => (...)` is no node.
-        Some('(') => lex
-            .rest()
-            .split_once(')')
-            .is_none_or(|(_, after)| !after.trim_start().starts_with("=>")),
+        Some('(') => lex.rest().split_once(')').is_none_or(|(_, after)| !after.trim_start().starts_with("=>")),
         _ => false,
     }
 }
@@ -95,11 +92,7 @@ fn closer(open: u8) -> u8 {
 
 impl Parser<'_> {
     fn scan(&self, pos: usize) -> Scan<'_> {
-        Scan {
-            text: self.lex.text(),
-            pos,
-            open_string: false,
-        }
+        Scan { text: self.lex.text(), pos, open_string: false }
     }
 
     /// Items between commas up to and with `close`. An item that fails is left out.

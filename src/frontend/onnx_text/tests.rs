@@ -42,11 +42,7 @@ fn nodes(body: &str) -> Vec<NodeDef> {
 }
 
 fn value(text: &str) -> AttributeValue {
-    nodes(&format!("y = Op <a{text}> (x)"))
-        .remove(0)
-        .attributes
-        .remove(0)
-        .value
+    nodes(&format!("y = Op <a{text}> (x)")).remove(0).attributes.remove(0).value
 }
 
 fn errors(text: &str) -> Vec<SyntaxError> {
@@ -74,18 +70,9 @@ fn header() {
     let model = model(text);
     assert_eq!(model.ir_version, Some(8));
     assert_eq!(model.model_version, Some(-3));
-    assert_eq!(
-        (&*model.producer_name, &*model.producer_version, &*model.domain),
-        ("p", "v", "d")
-    );
+    assert_eq!((&*model.producer_name, &*model.producer_version, &*model.domain), ("p", "v", "d"));
     assert_eq!(model.doc_string, "a\nb\"");
-    assert_eq!(
-        model.opset_imports.get(1),
-        Some(&OpsetImport {
-            domain: "ai.onnx.ml".into(),
-            version: 3
-        })
-    );
+    assert_eq!(model.opset_imports.get(1), Some(&OpsetImport { domain: "ai.onnx.ml".into(), version: 3 }));
     assert_eq!(model.metadata, [("k".into(), "v".into())]);
     assert_eq!(&*model.graph.name, "a graph");
     assert_eq!(parse("g (x) => (y) { y = Op (x) }").0.ir_version, None);
@@ -130,25 +117,13 @@ fn initializers() {
     assert!(matches!(external.data, Payload::External(data) if data.get("offset") == Some("4")));
     assert!(matches!(initializer("float[2] w = ...").data, Payload::Missing));
     assert!(matches!(initializer("float[2] w = ").data, Payload::Missing));
-    assert_eq!(
-        initializer("int4[3] w = {-1, 7, -8}").integers(3),
-        Some(vec![-1, 7, -8])
-    );
-    assert_eq!(
-        initializer("uint2[5] w = {0, 1, 2, 3, 1}").integers(5),
-        Some(vec![0, 1, 2, 3, 1])
-    );
+    assert_eq!(initializer("int4[3] w = {-1, 7, -8}").integers(3), Some(vec![-1, 7, -8]));
+    assert_eq!(initializer("uint2[5] w = {0, 1, 2, 3, 1}").integers(5), Some(vec![0, 1, 2, 3, 1]));
     assert_eq!(initializer("float16[1] w = {15360}").reals(1), Some(vec![1.0]));
-    assert_eq!(
-        initializer("uint64[1] w = {18446744073709551615}").integers(1),
-        Some(vec![i64::MAX])
-    );
+    assert_eq!(initializer("uint64[1] w = {18446744073709551615}").integers(1), Some(vec![i64::MAX]));
     assert_eq!(initializer("bool[2] w = {1, 0}").integers(2), Some(vec![1, 0]));
     assert_eq!(initializer("double w = {0.1}").reals(1), Some(vec![0.1]));
-    assert_eq!(
-        initializer("float[3] w = {inf, -inf, 1e-40}").reals(3).map(|v| v[1]),
-        Some(f64::NEG_INFINITY)
-    );
+    assert_eq!(initializer("float[3] w = {inf, -inf, 1e-40}").reals(3).map(|v| v[1]), Some(f64::NEG_INFINITY));
     // The length is not the parser's to judge.
     assert_eq!(initializer("float[2] w = {1}").reals(2), None);
     let with_default = model("g (float[2] w = {1, 2}) => () {}").graph;
@@ -161,10 +136,7 @@ fn initializers() {
 #[test]
 fn node_forms() {
     let node = nodes("[n/1] y, , z = a.b.Op:o <k = 1> (x, \"\", \"/a b\", ) <l = 2>").remove(0);
-    assert_eq!(
-        (&*node.name, &*node.domain, &*node.op_type, &*node.overload),
-        ("n/1", "a.b", "Op", "o")
-    );
+    assert_eq!((&*node.name, &*node.domain, &*node.op_type, &*node.overload), ("n/1", "a.b", "Op", "o"));
     assert_eq!(strings(&node.outputs), ["y", "", "z"]);
     assert_eq!(strings(&node.inputs), ["x", "", "/a b"]);
     assert_eq!(node.attributes.len(), 2);
@@ -205,17 +177,11 @@ fn attribute_values() {
     assert!(matches!(value(" = float[2]"), V::Type(TypeDef::Tensor(_))));
     assert!(matches!(value(": type_protos = [float[2], seq(float)]"), V::Types(list) if list.len() == 2));
     assert!(matches!(value(": tensors = [float {1}, float {2}]"), V::Tensors(list) if list.len() == 2));
-    assert!(matches!(
-        value(" = sparse_tensor(float[4]) = (float[1] {1}, int64[1] {3})"),
-        V::SparseTensor(_)
-    ));
+    assert!(matches!(value(" = sparse_tensor(float[4]) = (float[1] {1}, int64[1] {3})"), V::SparseTensor(_)));
     assert!(matches!(value(" = @b"), V::Reference { kind: 0, .. }));
     assert!(matches!(value(": ints = @\"b c\""), V::Reference { kind: 7, .. }));
     assert!(matches!(value(" = g () => (float z) { z = Op (x) }"), V::Graph(g) if g.nodes.len() == 1));
-    assert!(matches!(
-        value(" = \"g h\" () => (z) <float[1] w = {1}> { z = Op (w) }"),
-        V::Graph(_)
-    ));
+    assert!(matches!(value(" = \"g h\" () => (z) <float[1] w = {1}> { z = Op (w) }"), V::Graph(_)));
     assert!(matches!(value(" = inf () => (z) {}"), V::Graph(_)));
     assert!(matches!(value(" = [g () => () {}, h () => () {}]"), V::Graphs(list) if list.len() == 2));
 }
@@ -231,10 +197,7 @@ fn functions() {
     let model = model(&text);
     assert_eq!(model.functions.len(), 2);
     let function = &model.functions[0];
-    assert_eq!(
-        (&*function.name, &*function.domain, &*function.overload),
-        ("f", "d", "o")
-    );
+    assert_eq!((&*function.name, &*function.domain, &*function.overload), ("f", "d", "o"));
     assert_eq!(strings(&function.attributes), ["a", "b c"]);
     assert_eq!(function.attribute_defaults.len(), 2);
     assert_eq!(strings(&function.inputs), ["x", "z"]);
@@ -247,10 +210,7 @@ fn metadata_comments() {
         "{\n#@graph [\"g\": \"1\"]\n#@node [\"k\": \"a\\nb\", \"l\": \"\\\"\"]\ny = Op (x)\n#@node broken\nz = Op (y) }",
     );
     assert_eq!(graph.metadata.len(), 1);
-    assert_eq!(
-        graph.nodes[0].metadata,
-        [("k".into(), "a\nb".into()), ("l".into(), "\"".into())]
-    );
+    assert_eq!(graph.nodes[0].metadata, [("k".into(), "a\nb".into()), ("l".into(), "\"".into())]);
     assert!(graph.nodes[1].metadata.is_empty());
 }
 
@@ -270,34 +230,16 @@ fn spans() {
 fn messages() {
     assert_eq!(error_of("y = Op (x"), "expected `,` or `)`, found `}`");
     assert_eq!(error_of("y = (x)"), "expected an operator, found `(`");
-    assert_eq!(
-        error_of("y = Op <a: int = 1.5> (x)"),
-        "attribute `a` is declared `int` but its value is `float`"
-    );
+    assert_eq!(error_of("y = Op <a: int = 1.5> (x)"), "attribute `a` is declared `int` but its value is `float`");
     assert_eq!(error_of("y = Op <a = []> (x)"), "an empty list needs its kind");
-    assert_eq!(
-        error_of("y = Op <a = [1, 2.5]> (x)"),
-        "the values of a list must be of one kind"
-    );
-    assert_eq!(
-        error_of("y = Op <a = 1e39> (x)"),
-        "`1e39` is out of the range of `float`"
-    );
+    assert_eq!(error_of("y = Op <a = [1, 2.5]> (x)"), "the values of a list must be of one kind");
+    assert_eq!(error_of("y = Op <a = 1e39> (x)"), "`1e39` is out of the range of `float`");
     assert_eq!(error_of("y = Op <a = int8[1] {300}> (x)"), "`300` does not fit `int8`");
     assert_eq!(error_of("y = Op <a = \"> (x)"), "this string does not end");
-    assert_eq!(
-        error_of("y = Op <a = bool {true}> (x)"),
-        "`true` is not an element of `bool`"
-    );
+    assert_eq!(error_of("y = Op <a = bool {true}> (x)"), "`true` is not an element of `bool`");
     let help = |text: &str| errors(text).into_iter().next().and_then(|error| error.help);
-    assert_eq!(
-        help("g (flaot[2] x) => () {}"),
-        Some("did you mean `float`?".to_owned())
-    );
-    assert_eq!(
-        help("g (float32[2] x) => () {}"),
-        Some("did you mean `float`?".to_owned())
-    );
+    assert_eq!(help("g (flaot[2] x) => () {}"), Some("did you mean `float`?".to_owned()));
+    assert_eq!(help("g (float32[2] x) => () {}"), Some("did you mean `float`?".to_owned()));
     assert!(help("<ir_versoin: 8> g () => () {}").is_some());
     assert_eq!(errors("").len(), 1);
     assert_eq!(errors("g (x) => (y) { y = Op (x)")[0].message, "this `{` is not closed");
@@ -325,18 +267,11 @@ f (x => (y) {}
 h (x) => (y) { y = Op (x) }
 ";
     let (model, errors) = parse(text);
-    let lines: Vec<_> = errors
-        .iter()
-        .map(|error| text[..error.span.start as usize].matches('\n').count() + 1)
-        .collect();
+    let lines: Vec<_> =
+        errors.iter().map(|error| text[..error.span.start as usize].matches('\n').count() + 1).collect();
     // A bracket that is missing at the end of a line shows at the first token of the next one.
     assert_eq!(lines, [1, 2, 4, 6, 8, 10, 11, 12, 16], "{errors:#?}");
-    let outputs: Vec<_> = model
-        .graph
-        .nodes
-        .iter()
-        .flat_map(|node| strings(&node.outputs))
-        .collect();
+    let outputs: Vec<_> = model.graph.nodes.iter().flat_map(|node| strings(&node.outputs)).collect();
     // A node keeps what could be read of it.
     assert_eq!(outputs, ["a", "c", "e", "f", "y"]);
     assert_eq!(model.opset_imports.len(), 1);
@@ -354,11 +289,7 @@ fn nesting_is_limited() {
     assert_eq!(deep(31), []);
     assert!(deep(32).iter().any(|error| error.message.contains("nested deeper")));
     assert!(!deep(100_000).is_empty());
-    let types = format!(
-        "g ({}float{} x) => () {{}}",
-        "seq(".repeat(100_000),
-        ")".repeat(100_000)
-    );
+    let types = format!("g ({}float{} x) => () {{}}", "seq(".repeat(100_000), ")".repeat(100_000));
     assert!(errors(&types)[0].message.contains("nested deeper"));
     assert!(!errors(&"<".repeat(100_000)).is_empty());
     assert!(!errors(&"g (x) => (y) { y = Op < \\\"\n".repeat(50_000)).is_empty());
@@ -368,10 +299,7 @@ fn nesting_is_limited() {
 fn excerpts() {
     let node =
         nodes("[n] y = d.Op <k = [1, 2, 3, 4], t = float[3] {1, 2, 3}, b = s () => () {}, s = \"a\nb\"> (x, \"\")");
-    let options = PrintOptions {
-        max_elements: 2,
-        ..PrintOptions::default()
-    };
+    let options = PrintOptions { max_elements: 2, ..PrintOptions::default() };
     assert_eq!(
         print_node(&node[0], &options),
         "[n] y = d.Op <k = [1, 2, ...], t = float[3] {1.0, 2.0, ...}, b = s () => () {...}, s = \"a\\nb\"> (x, \"\")"
@@ -381,13 +309,7 @@ fn excerpts() {
 #[test]
 fn long_payloads_are_left_out() {
     let (model, _) = parse("g () => () <float[3] w = {1, 2, 3}, float[1] v = {0.1}> {}");
-    let printed = print_model(
-        &model,
-        &PrintOptions {
-            max_elements: 2,
-            ..PrintOptions::default()
-        },
-    );
+    let printed = print_model(&model, &PrintOptions { max_elements: 2, ..PrintOptions::default() });
     assert!(printed.contains("float[3] w = {}"), "{printed}");
     assert!(printed.contains("float[1] v = {0.1}"), "{printed}");
 }

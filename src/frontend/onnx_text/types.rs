@@ -23,10 +23,7 @@ fn nearest_element(word: &str) -> Option<&'static str> {
     alias.or_else(|| {
         let word = word.to_ascii_lowercase();
         let distance = |name: &&str| strsim::damerau_levenshtein(&word, name);
-        let nearest = ElementType::ALL
-            .iter()
-            .map(|element| element.name())
-            .min_by_key(distance)?;
+        let nearest = ElementType::ALL.iter().map(|element| element.name()).min_by_key(distance)?;
         (distance(&nearest) <= 2).then_some(nearest)
     })
 }
@@ -38,11 +35,7 @@ impl Parser<'_> {
         let word = self.lex.identifier().unwrap_or("");
         if word == "undefined" || ElementType::from_name(word).is_some() {
             let element = ElementType::from_name(word);
-            let shape = if self.lex.eat('[') {
-                self.dims()?
-            } else {
-                Some(Vec::new())
-            };
+            let shape = if self.lex.eat('[') { self.dims()? } else { Some(Vec::new()) };
             return Ok(Some(TypeDef::Tensor(TensorTypeDef { element, shape })));
         }
         let constructor = matches!(word, "seq" | "optional" | "map" | "sparse_tensor" | "opaque");
@@ -52,12 +45,7 @@ impl Parser<'_> {
         }
         if depth >= MAX_TYPE_DEPTH {
             let end = self.lex.pos();
-            return Err(self.error(
-                start,
-                end,
-                format!("types are nested deeper than {MAX_TYPE_DEPTH}"),
-                None,
-            ));
+            return Err(self.error(start, end, format!("types are nested deeper than {MAX_TYPE_DEPTH}"), None));
         }
         let ty = match word {
             "seq" => TypeDef::Sequence(Box::new(self.type_def(depth + 1)?)),
@@ -154,34 +142,21 @@ impl Parser<'_> {
             self.lex.set_pos(start);
             return Err(self.unknown_type("a type"));
         }
-        Ok(ValueInfo {
-            name,
-            ty,
-            span: self.span_from(start),
-        })
+        Ok(ValueInfo { name, ty, span: self.span_from(start) })
     }
 
     /// Dims of a stored tensor, which are numbers.
     pub(super) fn stored_dims(&mut self, start: usize, ty: &TensorTypeDef) -> Parsed<Vec<i64>> {
         let dims = ty.shape.as_ref().and_then(|shape| {
             let value = |dim: &DimDef| {
-                if let DimDef::Value(value) = dim {
-                    Some(*value)
-                } else {
-                    None
-                }
+                if let DimDef::Value(value) = dim { Some(*value) } else { None }
             };
             shape.iter().map(value).collect::<Option<Vec<_>>>()
         });
         dims.ok_or_else(|| {
             let end = self.lex.pos();
             let help = "write every dim as a number; a scalar has no brackets".to_owned();
-            self.error(
-                start,
-                end,
-                "the dims of a stored tensor must be numbers".to_owned(),
-                Some(help),
-            )
+            self.error(start, end, "the dims of a stored tensor must be numbers".to_owned(), Some(help))
         })
     }
 
@@ -205,13 +180,7 @@ impl Parser<'_> {
         let dims = self.stored_dims(start, ty)?;
         let data = self.payload(ty.element, &dims)?;
         let span = self.span_from(start);
-        Ok(Some(TensorDef {
-            name: item.name.clone(),
-            element: ty.element,
-            dims,
-            data,
-            span,
-        }))
+        Ok(Some(TensorDef { name: item.name.clone(), element: ty.element, dims, data, span }))
     }
 
     /// As [`Parser::initializer`], for `sparse_tensor(float[4]) w = (values, indices)`.

@@ -33,10 +33,7 @@ pub(super) fn kind_of(value: &AttributeValue) -> i32 {
 
 /// The word of an `AttributeProto.AttributeType` number.
 pub(super) fn kind_word(kind: i32) -> &'static str {
-    ATTRIBUTE_KINDS
-        .iter()
-        .find(|(_, code)| *code == kind)
-        .map_or("undefined", |(word, _)| word)
+    ATTRIBUTE_KINDS.iter().find(|(_, code)| *code == kind).map_or("undefined", |(word, _)| word)
 }
 
 /// Kind of the elements of a list kind.
@@ -128,10 +125,7 @@ impl Parser<'_> {
         if self.lex.eat(':') {
             let word_start = self.start();
             let word = self.lex.identifier().unwrap_or("");
-            kind = ATTRIBUTE_KINDS
-                .iter()
-                .find(|(known, _)| *known == word)
-                .map(|(_, code)| *code);
+            kind = ATTRIBUTE_KINDS.iter().find(|(known, _)| *known == word).map(|(_, code)| *code);
             if kind.is_none() {
                 self.lex.set_pos(word_start);
                 return Err(self.expected("the kind of an attribute, such as `int` or `floats`"));
@@ -140,11 +134,7 @@ impl Parser<'_> {
                 && self.lex.peek() != Some('=')
                 && let Some(value) = kind.and_then(empty_value)
             {
-                return Ok(AttributeDef {
-                    name,
-                    value,
-                    span: self.span_from(start),
-                });
+                return Ok(AttributeDef { name, value, span: self.span_from(start) });
             }
         }
         self.expect("=")?;
@@ -156,11 +146,7 @@ impl Parser<'_> {
             self.check_kind(&name, kind, &value, value_start)?;
             value
         };
-        Ok(AttributeDef {
-            name,
-            value,
-            span: self.span_from(start),
-        })
+        Ok(AttributeDef { name, value, span: self.span_from(start) })
     }
 
     fn check_kind(&mut self, name: &str, kind: Option<i32>, value: &AttributeValue, start: usize) -> Parsed<()> {
@@ -185,9 +171,7 @@ impl Parser<'_> {
 
     fn list_value(&mut self, name: &str, kind: Option<i32>, depth: usize) -> Parsed<AttributeValue> {
         // The official parser takes `a: int = [1]` as a list of what the kind says.
-        let declared = kind
-            .filter(|kind| *kind != 0)
-            .map(|kind| element_kind(kind).unwrap_or(kind));
+        let declared = kind.filter(|kind| *kind != 0).map(|kind| element_kind(kind).unwrap_or(kind));
         let open = self.lex.pos().saturating_sub(1);
         if self.lex.eat(']') {
             if let Some(list) = declared.and_then(|kind| empty_value(list_kind(kind))) {
@@ -236,10 +220,7 @@ impl Parser<'_> {
         let start = self.start();
         if self.lex.eat('@') {
             let name = self.name("the name of an attribute of the function")?;
-            return Ok(AttributeValue::Reference {
-                name,
-                kind: kind.unwrap_or(0),
-            });
+            return Ok(AttributeValue::Reference { name, kind: kind.unwrap_or(0) });
         }
         if let Some(text) = self.optional_byte_string()? {
             if self.lex.peek() == Some('(') {

@@ -92,10 +92,7 @@ fn difference_range(a: &Dim, b: &Dim) -> Interval {
         return range;
     }
     let negated = -&difference;
-    range = iv::iv_intersect(
-        range,
-        (shifted_lower(&difference), shifted_lower(&negated).map(|lo| -lo)),
-    );
+    range = iv::iv_intersect(range, (shifted_lower(&difference), shifted_lower(&negated).map(|lo| -lo)));
     if !decided(range) && !difference.is_free() {
         let lo = bound(&difference, Side::Lower).and_then(|d| d.range().0.or_else(|| shifted_lower(&d)));
         let hi = bound(&difference, Side::Upper);
@@ -114,21 +111,10 @@ fn shifted_lower(dim: &Dim) -> Option<i128> {
     }
     let mut all = Vec::new();
     for term in terms.iter() {
-        let mut product = vec![Term {
-            mono: Mono::ONE,
-            coef: term.coef,
-        }];
+        let mut product = vec![Term { mono: Mono::ONE, coef: term.coef }];
         for (atom, power) in &term.mono.factors {
-            let shifted = [
-                Term {
-                    mono: Mono::atom(atom.clone()),
-                    coef: 1,
-                },
-                Term {
-                    mono: Mono::ONE,
-                    coef: atom.range().0?,
-                },
-            ];
+            let shifted =
+                [Term { mono: Mono::atom(atom.clone()), coef: 1 }, Term { mono: Mono::ONE, coef: atom.range().0? }];
             for _ in 0..*power {
                 product = poly::products(&product, &shifted);
             }
@@ -170,9 +156,7 @@ fn bound(dim: &Dim, side: Side) -> Option<Dim> {
         };
         terms.extend((product * term.coef).terms().iter().cloned());
     }
-    Some(Dim::from_terms(terms))
-        .filter(Dim::is_free)
-        .or_else(|| constant_bound(poly.range, side))
+    Some(Dim::from_terms(terms)).filter(Dim::is_free).or_else(|| constant_bound(poly.range, side))
 }
 
 fn bound_mono(mono: &Mono, side: Side) -> Option<Dim> {
@@ -218,9 +202,7 @@ fn bound_atom(atom: &Atom, side: Side) -> Option<Dim> {
             if is_min == (side == Side::Upper) {
                 bounds.flatten().reduce(pick)
             } else {
-                bounds
-                    .collect::<Option<Vec<_>>>()
-                    .and_then(|all| all.into_iter().reduce(pick))
+                bounds.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().reduce(pick))
             }
         }
     };

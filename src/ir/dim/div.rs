@@ -81,10 +81,7 @@ impl Dim {
         while let Some(first) = rest.first() {
             let factor = term_quotient(first, den_first)?;
             if den.len() > 1 {
-                let minus = [Term {
-                    mono: factor.mono.clone(),
-                    coef: -factor.coef,
-                }];
+                let minus = [Term { mono: factor.mono.clone(), coef: -factor.coef }];
                 rest.extend(poly::products(&minus, &den));
                 poly::normalize(&mut rest);
                 if rest.len() > MAX_REMAINDER || rest.first().is_some_and(|t| t.mono.degree > first_degree(self)) {
@@ -95,10 +92,7 @@ impl Dim {
                     return None;
                 }
             } else {
-                let all = rest
-                    .iter()
-                    .map(|t| term_quotient(t, den_first))
-                    .collect::<Option<Vec<_>>>()?;
+                let all = rest.iter().map(|t| term_quotient(t, den_first)).collect::<Option<Vec<_>>>()?;
                 return Some(Self::from_terms(all));
             }
         }
@@ -124,31 +118,21 @@ fn first_degree(dim: &Dim) -> u32 {
 
 /// An unbounded symbol for a result that no integer is.
 fn unknown(tag: &str, a: &Dim, b: &Dim) -> Dim {
-    poly::opaque(
-        Fnv::new(tag).word(a.stable_hash()).word(b.stable_hash()).0,
-        (None, None),
-    )
+    poly::opaque(Fnv::new(tag).word(a.stable_hash()).word(b.stable_hash()).0, (None, None))
 }
 
 fn term_quotient(a: &Term, b: &Term) -> Option<Term> {
     if a.coef.checked_rem(b.coef)? != 0 {
         return None;
     }
-    Some(Term {
-        mono: a.mono.divided(&b.mono)?,
-        coef: a.coef.checked_div(b.coef)?,
-    })
+    Some(Term { mono: a.mono.divided(&b.mono)?, coef: a.coef.checked_div(b.coef)? })
 }
 
 /// The first rule that applies to the quotient.
 fn rewrite(num: &Dim, den: &Dim) -> Option<Step> {
     let (lo, hi) = den.range();
     if hi.is_some_and(|hi| hi <= -1) {
-        return Some(Step {
-            out: Dim::ZERO,
-            num: -num,
-            den: -den,
-        });
+        return Some(Step { out: Dim::ZERO, num: -num, den: -den });
     }
     let positive = lo.is_some_and(|lo| lo >= 1);
     take_multiples(num, den)
@@ -157,11 +141,7 @@ fn rewrite(num: &Dim, den: &Dim) -> Option<Step> {
         .or_else(|| if positive { merge_floors(num, den) } else { None })
         .or_else(|| {
             let small = positive && num.range().0 >= Some(0) && (den - num).range().0 >= Some(1);
-            small.then(|| Step {
-                out: Dim::ZERO,
-                num: Dim::ZERO,
-                den: den.clone(),
-            })
+            small.then(|| Step { out: Dim::ZERO, num: Dim::ZERO, den: den.clone() })
         })
 }
 
@@ -173,22 +153,14 @@ fn take_multiples(num: &Dim, den: &Dim) -> Option<Step> {
     for term in num.terms().iter() {
         if let Some(quotient) = term_quotient(term, divisor) {
             out.push(quotient);
-        } else if let (true, true, Some(quotient)) = (
-            term.mono.is_one(),
-            divisor.mono.is_one(),
-            iv::floor_div(term.coef, divisor.coef),
-        ) {
+        } else if let (true, true, Some(quotient)) =
+            (term.mono.is_one(), divisor.mono.is_one(), iv::floor_div(term.coef, divisor.coef))
+        {
             if quotient != 0 {
-                out.push(Term {
-                    mono: Mono::ONE,
-                    coef: quotient,
-                });
+                out.push(Term { mono: Mono::ONE, coef: quotient });
             }
             let remainder = iv::add(term.coef, -iv::mul(quotient, divisor.coef));
-            rest.push(Term {
-                mono: Mono::ONE,
-                coef: remainder,
-            });
+            rest.push(Term { mono: Mono::ONE, coef: remainder });
         } else {
             rest.push(term.clone());
         }
@@ -196,11 +168,7 @@ fn take_multiples(num: &Dim, den: &Dim) -> Option<Step> {
     if out.is_empty() {
         return None;
     }
-    Some(Step {
-        out: Dim::from_terms(out),
-        num: Dim::from_terms(rest),
-        den: den.clone(),
-    })
+    Some(Step { out: Dim::from_terms(out), num: Dim::from_terms(rest), den: den.clone() })
 }
 
 /// A common factor of all coefficients cancels; for a positive divisor the constant term is floored.
@@ -212,19 +180,10 @@ fn cancel_integer(num: &Dim, den: &Dim, positive: bool) -> Option<Step> {
         return None;
     }
     let reduce = |terms: &[Term]| {
-        let reduced = terms.iter().map(|t| {
-            Some(Term {
-                mono: t.mono.clone(),
-                coef: iv::floor_div(t.coef, g)?,
-            })
-        });
+        let reduced = terms.iter().map(|t| Some(Term { mono: t.mono.clone(), coef: iv::floor_div(t.coef, g)? }));
         reduced.collect::<Option<Vec<_>>>().map(Dim::from_terms)
     };
-    Some(Step {
-        out: Dim::ZERO,
-        num: reduce(&num_terms)?,
-        den: reduce(&den_terms)?,
-    })
+    Some(Step { out: Dim::ZERO, num: reduce(&num_terms)?, den: reduce(&den_terms)? })
 }
 
 /// A common monomial of a divisor that is not 0 cancels.
@@ -242,19 +201,10 @@ fn cancel_monomial(num: &Dim, den: &Dim) -> Option<Step> {
         return None;
     }
     let reduce = |terms: &[Term]| {
-        let reduced = terms.iter().map(|t| {
-            Some(Term {
-                mono: t.mono.divided(&common)?,
-                coef: t.coef,
-            })
-        });
+        let reduced = terms.iter().map(|t| Some(Term { mono: t.mono.divided(&common)?, coef: t.coef }));
         reduced.collect::<Option<Vec<_>>>().map(Dim::from_terms)
     };
-    Some(Step {
-        out: Dim::ZERO,
-        num: reduce(&num_terms)?,
-        den: reduce(&den_terms)?,
-    })
+    Some(Step { out: Dim::ZERO, num: reduce(&num_terms)?, den: reduce(&den_terms)? })
 }
 
 /// `floor((floor(x/a)+c)/b)` is `floor((x+a*c)/(a*b))` for positive `a` and `b`.
@@ -277,11 +227,7 @@ fn merge_floors(num: &Dim, den: &Dim) -> Option<Step> {
         _ if shift == 0 && a.range().0 >= Some(1) && a.nodes() + den.nodes() < MAX_MERGED_NODES => a * den,
         _ => return None,
     };
-    Some(Step {
-        out: Dim::ZERO,
-        num: x + a * shift,
-        den: merged,
-    })
+    Some(Step { out: Dim::ZERO, num: x + a * shift, den: merged })
 }
 
 fn extremum(a: &Dim, b: &Dim, is_min: bool) -> Dim {
@@ -299,12 +245,7 @@ fn extremum(a: &Dim, b: &Dim, is_min: bool) -> Dim {
         kept.push(new);
     }
     // The constant comes last, as it does in sums.
-    kept.sort_by(|x, y| {
-        x.as_const()
-            .is_some()
-            .cmp(&y.as_const().is_some())
-            .then_with(|| x.structural_cmp(y))
-    });
+    kept.sort_by(|x, y| x.as_const().is_some().cmp(&y.as_const().is_some()).then_with(|| x.structural_cmp(y)));
     if let [only] = kept.as_slice() {
         return only.clone();
     }
@@ -315,11 +256,7 @@ fn extremum(a: &Dim, b: &Dim, is_min: bool) -> Dim {
         let hash = kept.iter().fold(tag, |h, d| h.word(d.stable_hash())).0;
         return poly::opaque(hash, range.unwrap_or((None, None)));
     }
-    Node::make(if is_min {
-        NodeKind::Min(kept)
-    } else {
-        NodeKind::Max(kept)
-    })
+    Node::make(if is_min { NodeKind::Min(kept) } else { NodeKind::Max(kept) })
 }
 
 fn operands(dim: &Dim, is_min: bool) -> Vec<Dim> {

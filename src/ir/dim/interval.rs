@@ -27,11 +27,7 @@ pub(super) fn pow(a: i128, power: u32) -> i128 {
 pub(super) fn floor_div(a: i128, b: i128) -> Option<i128> {
     let quotient = clamp(a).checked_div(b)?;
     let remainder = clamp(a).checked_rem(b)?;
-    Some(if remainder != 0 && ((remainder < 0) != (b < 0)) {
-        quotient - 1
-    } else {
-        quotient
-    })
+    Some(if remainder != 0 && ((remainder < 0) != (b < 0)) { quotient - 1 } else { quotient })
 }
 
 /// Greatest common divisor of the magnitudes.
@@ -101,10 +97,7 @@ pub(super) fn iv_mul(a: Interval, b: Interval) -> Interval {
         Some(End::At(v)) => Some(v),
         _ => None,
     };
-    (
-        finite(products.iter().min().copied()),
-        finite(products.iter().max().copied()),
-    )
+    (finite(products.iter().min().copied()), finite(products.iter().max().copied()))
 }
 
 pub(super) fn iv_pow(a: Interval, power: u32) -> Interval {

@@ -180,16 +180,13 @@ impl Dim {
             Repr::Const(_) => return false,
             Repr::Expr(poly) => poly,
         };
-        poly.terms
-            .iter()
-            .flat_map(|t| &t.mono.factors)
-            .any(|(atom, _)| match atom {
-                Atom::Sym(symbol) => f(symbol),
-                Atom::Node(node) => match &node.kind {
-                    NodeKind::Floor(x, d) => x.any_symbol(f) || d.any_symbol(f),
-                    NodeKind::Min(args) | NodeKind::Max(args) => args.iter().any(|d| d.any_symbol(f)),
-                },
-            })
+        poly.terms.iter().flat_map(|t| &t.mono.factors).any(|(atom, _)| match atom {
+            Atom::Sym(symbol) => f(symbol),
+            Atom::Node(node) => match &node.kind {
+                NodeKind::Floor(x, d) => x.any_symbol(f) || d.any_symbol(f),
+                NodeKind::Min(args) | NodeKind::Max(args) => args.iter().any(|d| d.any_symbol(f)),
+            },
+        })
     }
 }
 
@@ -212,15 +209,7 @@ fn substitute_atom(atom: &Atom, f: &dyn Fn(&Symbol) -> Option<Dim>) -> Dim {
     };
     match &node.kind {
         NodeKind::Floor(x, d) => x.substitute(f).floor_div(&d.substitute(f)),
-        NodeKind::Min(args) => args
-            .iter()
-            .map(|d| d.substitute(f))
-            .reduce(|a, b| a.min(&b))
-            .unwrap_or_default(),
-        NodeKind::Max(args) => args
-            .iter()
-            .map(|d| d.substitute(f))
-            .reduce(|a, b| a.max(&b))
-            .unwrap_or_default(),
+        NodeKind::Min(args) => args.iter().map(|d| d.substitute(f)).reduce(|a, b| a.min(&b)).unwrap_or_default(),
+        NodeKind::Max(args) => args.iter().map(|d| d.substitute(f)).reduce(|a, b| a.max(&b)).unwrap_or_default(),
     }
 }

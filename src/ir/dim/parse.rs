@@ -53,17 +53,9 @@ impl Dim {
     pub fn parse(text: &str, resolve: &dyn Fn(&str) -> Option<Dim>) -> Result<Dim, DimError> {
         if text.len() > MAX_TEXT {
             let message = format!("expression is longer than {MAX_TEXT} bytes");
-            return Err(DimError {
-                offset: MAX_TEXT,
-                message,
-            });
+            return Err(DimError { offset: MAX_TEXT, message });
         }
-        let mut parser = Parser {
-            text,
-            at: 0,
-            nesting: 0,
-            resolve,
-        };
+        let mut parser = Parser { text, at: 0, nesting: 0, resolve };
         let value = parser.sum()?;
         match parser.peek() {
             None => Ok(value),
@@ -74,10 +66,7 @@ impl Dim {
 
 impl<'a> Parser<'a> {
     fn fail<T>(&self, message: impl Into<String>) -> Parsed<T> {
-        Err(DimError {
-            offset: self.at,
-            message: message.into(),
-        })
+        Err(DimError { offset: self.at, message: message.into() })
     }
 
     fn rest(&self) -> &'a str {
@@ -144,10 +133,7 @@ impl<'a> Parser<'a> {
     }
 
     fn product(&mut self) -> Parsed<Product> {
-        let mut product = Product {
-            value: self.signed()?,
-            quotient: None,
-        };
+        let mut product = Product { value: self.signed()?, quotient: None };
         loop {
             let operator = self.peek();
             let offset = self.at;
@@ -155,27 +141,19 @@ impl<'a> Parser<'a> {
                 Some('*') => {
                     self.accept("*");
                     let factor = self.signed()?;
-                    product = Product {
-                        value: product.value * factor,
-                        quotient: None,
-                    };
+                    product = Product { value: product.value * factor, quotient: None };
                 }
                 Some('/') => {
                     self.accept("/");
                     self.accept("/");
                     let divisor = self.divisor(offset)?;
-                    product = Product {
-                        value: product.value.floor_div(&divisor),
-                        quotient: Some((product.value, divisor)),
-                    };
+                    product =
+                        Product { value: product.value.floor_div(&divisor), quotient: Some((product.value, divisor)) };
                 }
                 Some('%') => {
                     self.accept("%");
                     let divisor = self.divisor(offset)?;
-                    product = Product {
-                        value: product.value.modulo(&divisor),
-                        quotient: None,
-                    };
+                    product = Product { value: product.value.modulo(&divisor), quotient: None };
                 }
                 _ => return Ok(product),
             }
@@ -207,10 +185,7 @@ impl<'a> Parser<'a> {
         let exponent = self.integer()?;
         match u32::try_from(exponent) {
             Ok(power) if exponent <= MAX_POWER => Ok(base.pow(power)),
-            _ => Err(DimError {
-                offset,
-                message: format!("exponent is greater than {MAX_POWER}"),
-            }),
+            _ => Err(DimError { offset, message: format!("exponent is greater than {MAX_POWER}") }),
         }
     }
 
@@ -231,9 +206,7 @@ impl<'a> Parser<'a> {
             Some(c) if starts_name(c) => {
                 let offset = self.at;
                 let rest = self.rest();
-                let name = rest
-                    .get(..rest.find(|c| !in_name(c)).unwrap_or(rest.len()))
-                    .unwrap_or_default();
+                let name = rest.get(..rest.find(|c| !in_name(c)).unwrap_or(rest.len())).unwrap_or_default();
                 self.at += name.len();
                 if RESERVED.contains(&name) {
                     self.require("(")?;
@@ -249,17 +222,12 @@ impl<'a> Parser<'a> {
     }
 
     fn named(&self, name: &str, offset: usize) -> Parsed<Dim> {
-        (self.resolve)(name).ok_or_else(|| DimError {
-            offset,
-            message: format!("unknown name {name:?}"),
-        })
+        (self.resolve)(name).ok_or_else(|| DimError { offset, message: format!("unknown name {name:?}") })
     }
 
     fn integer(&mut self) -> Parsed<i128> {
         let rest = self.rest();
-        let digits = rest
-            .get(..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()))
-            .unwrap_or_default();
+        let digits = rest.get(..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())).unwrap_or_default();
         if digits.is_empty() {
             return self.fail("expected an integer");
         }
@@ -317,28 +285,18 @@ impl<'a> Parser<'a> {
                 let mut value = self.sum()?;
                 while self.accept(",") {
                     let other = self.sum()?;
-                    value = if name == "min" {
-                        value.min(&other)
-                    } else {
-                        value.max(&other)
-                    };
+                    value = if name == "min" { value.min(&other) } else { value.max(&other) };
                 }
                 Ok(value)
             }
-            _ => Err(DimError {
-                offset,
-                message: format!("unknown function {name:?}"),
-            }),
+            _ => Err(DimError { offset, message: format!("unknown function {name:?}") }),
         }
     }
 }
 
 fn nonzero(divisor: Dim, offset: usize) -> Parsed<Dim> {
     if divisor.as_const() == Some(0) {
-        return Err(DimError {
-            offset,
-            message: "division by zero".to_owned(),
-        });
+        return Err(DimError { offset, message: "division by zero".to_owned() });
     }
     Ok(divisor)
 }

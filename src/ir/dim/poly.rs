@@ -80,13 +80,7 @@ impl Node {
         if nodes > MAX_NODES || depth > MAX_DEPTH || args.iter().any(|d| d.terms().len() > MAX_INNER_TERMS) {
             return opaque(hash, range);
         }
-        let node = Self {
-            kind,
-            hash,
-            nodes,
-            depth,
-            range,
-        };
+        let node = Self { kind, hash, nodes, depth, range };
         Mono::atom(Atom::Node(Arc::new(node))).into_dim()
     }
 }
@@ -107,11 +101,7 @@ impl PartialOrd for Node {
 
 impl Ord for Node {
     fn cmp(&self, other: &Self) -> Ordering {
-        if std::ptr::eq(self, other) {
-            Ordering::Equal
-        } else {
-            self.kind.cmp(&other.kind)
-        }
+        if std::ptr::eq(self, other) { Ordering::Equal } else { self.kind.cmp(&other.kind) }
     }
 }
 
@@ -170,24 +160,16 @@ impl Ord for Mono {
         other.degree.cmp(&self.degree).then_with(|| {
             let factors = self.factors.iter().zip(&other.factors);
             let mut orders = factors.map(|((a, p), (b, q))| a.cmp(b).then_with(|| q.cmp(p)));
-            orders
-                .find(|o| o.is_ne())
-                .unwrap_or_else(|| other.factors.len().cmp(&self.factors.len()))
+            orders.find(|o| o.is_ne()).unwrap_or_else(|| other.factors.len().cmp(&self.factors.len()))
         })
     }
 }
 
 impl Mono {
-    pub(super) const ONE: Self = Self {
-        degree: 0,
-        factors: Vec::new(),
-    };
+    pub(super) const ONE: Self = Self { degree: 0, factors: Vec::new() };
 
     pub(super) fn atom(atom: Atom) -> Self {
-        Self {
-            degree: 1,
-            factors: vec![(atom, 1)],
-        }
+        Self { degree: 1, factors: vec![(atom, 1)] }
     }
 
     pub(super) fn into_dim(self) -> Dim {
@@ -201,10 +183,7 @@ impl Mono {
     /// Walks both sorted factor lists; `f` gets the atom and its power on either side.
     fn merge(&self, other: &Self, mut f: impl FnMut(&Atom, u32, u32) -> Option<u32>) -> Option<Self> {
         let (mut a, mut b) = (self.factors.iter().peekable(), other.factors.iter().peekable());
-        let mut out = Self {
-            degree: 0,
-            factors: Vec::with_capacity(self.factors.len() + other.factors.len()),
-        };
+        let mut out = Self { degree: 0, factors: Vec::with_capacity(self.factors.len() + other.factors.len()) };
         loop {
             let order = match (a.peek(), b.peek()) {
                 (None, None) => return Some(out),
@@ -229,8 +208,7 @@ impl Mono {
         if self.is_one() {
             return other.clone();
         }
-        self.merge(other, |_, p, q| Some(p.saturating_add(q)))
-            .unwrap_or(Self::ONE)
+        self.merge(other, |_, p, q| Some(p.saturating_add(q))).unwrap_or(Self::ONE)
     }
 
     pub(super) fn divided(&self, other: &Self) -> Option<Self> {
@@ -293,11 +271,7 @@ impl PartialOrd for Poly {
 
 impl Ord for Poly {
     fn cmp(&self, other: &Self) -> Ordering {
-        if std::ptr::eq(self, other) {
-            Ordering::Equal
-        } else {
-            self.terms.cmp(&other.terms)
-        }
+        if std::ptr::eq(self, other) { Ordering::Equal } else { self.terms.cmp(&other.terms) }
     }
 }
 
@@ -318,10 +292,7 @@ pub(super) fn normalize(terms: &mut Vec<Term>) {
 pub(super) fn products(a: &[Term], b: &[Term]) -> Vec<Term> {
     let mut out = Vec::with_capacity(a.len().saturating_mul(b.len()));
     for x in a {
-        out.extend(b.iter().map(|y| Term {
-            mono: x.mono.times(&y.mono),
-            coef: iv::mul(x.coef, y.coef),
-        }));
+        out.extend(b.iter().map(|y| Term { mono: x.mono.times(&y.mono), coef: iv::mul(x.coef, y.coef) }));
     }
     out
 }
@@ -329,12 +300,7 @@ pub(super) fn products(a: &[Term], b: &[Term]) -> Vec<Term> {
 /// The symbol that stands for an expression past the size bound.
 pub(super) fn opaque(hash: u64, range: Interval) -> Dim {
     let lo = range.0.unwrap_or(i128::MIN);
-    let symbol = Symbol::new(
-        &format!("expr_{hash:016x}"),
-        SymbolKind::Opaque,
-        lo,
-        range.1.map(Dim::constant),
-    );
+    let symbol = Symbol::new(&format!("expr_{hash:016x}"), SymbolKind::Opaque, lo, range.1.map(Dim::constant));
     Dim::from(&symbol)
 }
 
@@ -343,10 +309,7 @@ impl Dim {
     pub(super) fn terms(&self) -> std::borrow::Cow<'_, [Term]> {
         match &self.0 {
             Repr::Const(0) => std::borrow::Cow::Borrowed(&[]),
-            Repr::Const(c) => std::borrow::Cow::Owned(vec![Term {
-                mono: Mono::ONE,
-                coef: *c,
-            }]),
+            Repr::Const(c) => std::borrow::Cow::Owned(vec![Term { mono: Mono::ONE, coef: *c }]),
             Repr::Expr(poly) => std::borrow::Cow::Borrowed(&poly.terms),
         }
     }
@@ -379,13 +342,7 @@ impl Dim {
         if terms.len() > MAX_TERMS || nodes > MAX_NODES {
             return opaque(hash.0, range);
         }
-        Self(Repr::Expr(Arc::new(Poly {
-            terms,
-            hash: hash.0,
-            nodes,
-            depth,
-            range,
-        })))
+        Self(Repr::Expr(Arc::new(Poly { terms, hash: hash.0, nodes, depth, range })))
     }
 
     pub(super) fn add_dim(&self, other: &Self) -> Self {

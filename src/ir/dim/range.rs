@@ -6,9 +6,7 @@ use super::poly::{Atom, NodeKind, Term, normalize};
 
 /// Range of a sum of terms. `fuel` limits how many levels of floors are bounded by their operands.
 pub(super) fn terms_range(terms: &[Term], fuel: u32) -> Interval {
-    let direct = terms.iter().fold((Some(0), Some(0)), |acc, t| {
-        iv::iv_add(acc, iv::iv_scale(t.mono.range(), t.coef))
-    });
+    let direct = terms.iter().fold((Some(0), Some(0)), |acc, t| iv::iv_add(acc, iv::iv_scale(t.mono.range(), t.coef)));
     if fuel == 0 || terms.len() < 2 {
         return direct;
     }
@@ -28,37 +26,26 @@ fn constant_floor(term: &Term) -> Option<(&Dim, i128)> {
 fn relaxed_range(terms: &[Term], fuel: u32) -> Option<Interval> {
     const MAX_SCALE: i128 = 1 << 40;
     const MAX_REPLACED: usize = 256;
-    let floors: Vec<_> = terms
-        .iter()
-        .filter_map(|t| Some((t.coef, constant_floor(t)?.1)))
-        .collect();
+    let floors: Vec<_> = terms.iter().filter_map(|t| Some((t.coef, constant_floor(t)?.1))).collect();
     if floors.is_empty() || floors.len() > 8 {
         return None;
     }
     let mut scale = 1_i128;
     for (coef, d) in floors {
         let denominator = d / gcd_nonzero(coef, d);
-        scale = scale
-            .checked_mul(denominator / gcd_nonzero(scale, denominator))
-            .filter(|s| *s <= MAX_SCALE)?;
+        scale = scale.checked_mul(denominator / gcd_nonzero(scale, denominator)).filter(|s| *s <= MAX_SCALE)?;
     }
     let mut replaced = Vec::with_capacity(terms.len() + 8);
     let mut slack = (Some(0), Some(0));
     for term in terms {
         let scaled = term.coef.checked_mul(scale)?;
         let Some((x, d)) = constant_floor(term) else {
-            replaced.push(Term {
-                mono: term.mono.clone(),
-                coef: scaled,
-            });
+            replaced.push(Term { mono: term.mono.clone(), coef: scaled });
             continue;
         };
         let factor = scaled.checked_div(d)?;
         for inner in x.terms().iter() {
-            replaced.push(Term {
-                mono: inner.mono.clone(),
-                coef: inner.coef.checked_mul(factor)?,
-            });
+            replaced.push(Term { mono: inner.mono.clone(), coef: inner.coef.checked_mul(factor)? });
         }
         slack = iv::iv_add(slack, iv::iv_scale((Some(1 - d), Some(0)), factor));
     }

@@ -54,15 +54,7 @@ impl Symbol {
         }
         let lo_known = if lo == i128::MIN { None } else { Some(lo) };
         let hash = Fnv::new("symbol").bytes(name.as_bytes()).0;
-        Self(Arc::new(SymbolData {
-            name: name.to_owned(),
-            kind,
-            lo,
-            hi,
-            range: (lo_known, hi_const),
-            hash,
-            level,
-        }))
+        Self(Arc::new(SymbolData { name: name.to_owned(), kind, lo, hi, range: (lo_known, hi_const), hash, level }))
     }
 
     /// The name.
@@ -123,11 +115,7 @@ impl PartialOrd for Symbol {
 
 impl Ord for Symbol {
     fn cmp(&self, other: &Self) -> Ordering {
-        if Arc::ptr_eq(&self.0, &other.0) {
-            Ordering::Equal
-        } else {
-            self.0.name.cmp(&other.0.name)
-        }
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.name.cmp(&other.0.name) }
     }
 }
 

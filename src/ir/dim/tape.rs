@@ -38,10 +38,7 @@ impl Tape {
     pub fn compile(dims: &[Dim]) -> Self {
         let mut compiler = Compiler::default();
         let results = dims.iter().map(|dim| compiler.dim(dim)).collect();
-        Self {
-            code: compiler.code,
-            results,
-        }
+        Self { code: compiler.code, results }
     }
 
     /// Number of instructions.
@@ -61,10 +58,7 @@ impl Tape {
             let value = evaluate(instruction, &|slot| values.get(slot).copied().flatten(), lookup);
             values.push(value);
         }
-        self.results
-            .iter()
-            .map(|slot| values.get(*slot).copied().flatten())
-            .collect()
+        self.results.iter().map(|slot| values.get(*slot).copied().flatten()).collect()
     }
 }
 
@@ -80,9 +74,8 @@ fn evaluate(
         Instruction::Min(args) => args.iter().map(|a| get(*a)).reduce(|a, b| Some(a?.min(b?)))?,
         Instruction::Max(args) => args.iter().map(|a| get(*a)).reduce(|a, b| Some(a?.max(b?)))?,
         Instruction::Sum(terms) => terms.iter().try_fold(0, |sum, (coef, factors)| {
-            let product = factors
-                .iter()
-                .try_fold(*coef, |p, (slot, power)| Some(iv::mul(p, iv::pow(get(*slot)?, *power))))?;
+            let product =
+                factors.iter().try_fold(*coef, |p, (slot, power)| Some(iv::mul(p, iv::pow(get(*slot)?, *power))))?;
             Some(iv::add(sum, product))
         }),
     }
@@ -105,10 +98,7 @@ impl Compiler {
                 let mut terms = Vec::with_capacity(poly.terms.len());
                 for term in &poly.terms {
                     let factors = term.mono.factors.iter();
-                    terms.push((
-                        term.coef,
-                        factors.map(|(atom, power)| (self.atom(atom), *power)).collect(),
-                    ));
+                    terms.push((term.coef, factors.map(|(atom, power)| (self.atom(atom), *power)).collect()));
                 }
                 self.push(Instruction::Sum(terms))
             }
@@ -134,10 +124,7 @@ impl Compiler {
             }
         };
         let slot = self.push(instruction);
-        self.atoms
-            .entry(atom.stable_hash())
-            .or_default()
-            .push((atom.clone(), slot));
+        self.atoms.entry(atom.stable_hash()).or_default().push((atom.clone(), slot));
         slot
     }
 }

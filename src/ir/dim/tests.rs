@@ -17,12 +17,7 @@ fn names(name: &str) -> Option<Dim> {
     Some(match name {
         "Z" => free("Z", 0),
         "I" => Dim::from(&Symbol::new("I", SymbolKind::Opaque, i128::MIN, None)),
-        "K" => Dim::from(&Symbol::new(
-            "K",
-            SymbolKind::Data,
-            0,
-            Some(free("N", 1) * free("H", 1)),
-        )),
+        "K" => Dim::from(&Symbol::new("K", SymbolKind::Data, 0, Some(free("N", 1) * free("H", 1)))),
         "B" => Dim::from(&Symbol::new("B", SymbolKind::Data, -3, Some(Dim::from(7)))),
         "nope" => return None,
         _ => free(name, 1),
@@ -100,11 +95,7 @@ fn divides_by_symbols() {
 
 #[test]
 fn division_by_zero_is_opaque() {
-    for dim in [
-        d("N").floor_div(&Dim::ZERO),
-        d("N").ceil_div(&Dim::ZERO),
-        Dim::ONE.modulo(&Dim::ZERO),
-    ] {
+    for dim in [d("N").floor_div(&Dim::ZERO), d("N").ceil_div(&Dim::ZERO), Dim::ONE.modulo(&Dim::ZERO)] {
         assert!(!dim.is_free(), "{dim}");
         assert_eq!(dim.eval(&|_| None), None);
     }
@@ -189,11 +180,7 @@ fn substitutes_and_walks() {
 fn names_that_need_quotes() {
     for name in ["batch size", "min", "", "a`b\\c", "é", "9x", "a-b", "x.y_1"] {
         let dim = free(name, 1) * 2 + 1;
-        assert_eq!(
-            Dim::parse(&dim.to_string(), &|n| Some(free(n, 1))),
-            Ok(dim.clone()),
-            "{dim}"
-        );
+        assert_eq!(Dim::parse(&dim.to_string(), &|n| Some(free(n, 1))), Ok(dim.clone()), "{dim}");
     }
     assert_eq!(free("x.y_1", 1).to_string(), "x.y_1");
     assert_eq!(free("a`b", 1).to_string(), "`a\\`b`");
@@ -321,10 +308,7 @@ fn symbol(i: usize) -> Symbol {
 }
 
 fn tree() -> impl Strategy<Value = Tree> {
-    let leaf = prop_oneof![
-        (-6_i128..13).prop_map(Tree::Int),
-        (0..SYMBOLS.len()).prop_map(Tree::Sym)
-    ];
+    let leaf = prop_oneof![(-6_i128..13).prop_map(Tree::Int), (0..SYMBOLS.len()).prop_map(Tree::Sym)];
     leaf.prop_recursive(5, 24, 2, |inner| {
         let ops = prop::sample::select(vec!["+", "-", "*", "/", "/", "ceil", "mod", "min", "max"]);
         (ops, inner.clone(), inner).prop_map(|(op, a, b)| Tree::Op(op, a.into(), b.into()))

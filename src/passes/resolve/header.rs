@@ -23,20 +23,25 @@ pub(super) fn standard(domain: &str) -> &str {
 pub(super) fn read_imports(model: &Model, diagnostics: &mut Vec<Diagnostic>) -> Opsets {
     let version = model.ir_version.unwrap_or(0);
     if version > NEWEST_IR {
-        let message = format!("the file has format version (ir_version) {version}, the newest known is {NEWEST_IR}; what is known is read");
+        let message = format!(
+            "the file has format version (ir_version) {version}, the newest known is {NEWEST_IR}; what is known is read"
+        );
         diagnostics.push(Diagnostic::new(Code::NewerIrVersion, message));
     }
     let mut opsets = collect(&model.opset_imports, diagnostics);
     if opsets.get("").is_some_and(|&opset| opset > NEWEST_OPSET) {
         let opset = opsets.get("").copied().unwrap_or_default();
-        let message = format!("the model imports operator set {opset}, the newest known is {NEWEST_OPSET}; its rules are used");
+        let message =
+            format!("the model imports operator set {opset}, the newest known is {NEWEST_OPSET}; its rules are used");
         diagnostics.push(Diagnostic::new(Code::NewerOpset, message));
         opsets.insert(String::new(), NEWEST_OPSET);
     }
     let uses_standard = model.graph.nodes.iter().any(|node| standard(&node.domain).is_empty());
     if !opsets.contains_key("") {
         if version >= 3 && uses_standard {
-            let message = format!("the model has format version {version} and uses standard operators, but imports no operator set for them");
+            let message = format!(
+                "the model has format version {version} and uses standard operators, but imports no operator set for them"
+            );
             let help = format!("add an opset_import of the domain \"\"; operator set {NEWEST_OPSET} is used here");
             diagnostics.push(Diagnostic::new(Code::MissingOpsetImport, message).help(help));
         }
@@ -54,7 +59,8 @@ pub(super) fn collect(imports: &[OpsetImport], diagnostics: &mut Vec<Diagnostic>
         match opsets.get(domain) {
             Some(&first) if first != import.version => {
                 let shown = if domain.is_empty() { "ai.onnx" } else { domain };
-                let message = format!("domain {shown} is imported in version {first} and in version {}", import.version);
+                let message =
+                    format!("domain {shown} is imported in version {first} and in version {}", import.version);
                 diagnostics.push(Diagnostic::new(Code::ConflictingOpsetImports, message));
             }
             Some(_) => {}

@@ -69,7 +69,8 @@ impl<'m> Resolver<'m> {
             }
         }
         // Inputs that the caller leaves out are left out of the body's nodes as well.
-        let missing: HashSet<&Name> = function.inputs.iter().filter(|formal| !body.here.contains_key(*formal)).collect();
+        let missing: HashSet<&Name> =
+            function.inputs.iter().filter(|formal| !body.here.contains_key(*formal)).collect();
         if missing.is_empty() {
             self.body(&function.nodes, &mut body, &inner, &bound, reads);
         } else {
@@ -83,7 +84,14 @@ impl<'m> Resolver<'m> {
         }
     }
 
-    fn inner_frame(&mut self, function: &FunctionDef, call: &NodeDef, key: &Arc<str>, frame: &Frame, id: (Name, Name)) -> Frame {
+    fn inner_frame(
+        &mut self,
+        function: &FunctionDef,
+        call: &NodeDef,
+        key: &Arc<str>,
+        frame: &Frame,
+        id: (Name, Name),
+    ) -> Frame {
         let mut attributes: HashMap<_, _> = function.attributes.iter().map(|name| (name.clone(), None)).collect();
         for default in &function.attribute_defaults {
             attributes.insert(default.name.clone(), Some(default.clone()));

@@ -53,7 +53,8 @@ pub(super) fn scope_of(node: &NodeDef) -> String {
     let metadata = |key: &str| node.metadata.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
     if let Some(scopes) = metadata("pkg.torch.onnx.name_scopes") {
         // A Python list of the modules around the node: ['', 'layer1', 'layer1.0', 'conv'].
-        let parts: Vec<_> = scopes.trim_matches(['[', ']']).split(',').map(|part| part.trim().trim_matches(['\'', '"'])).collect();
+        let parts: Vec<_> =
+            scopes.trim_matches(['[', ']']).split(',').map(|part| part.trim().trim_matches(['\'', '"'])).collect();
         if let Some(module) = parts.iter().rev().nth(1).filter(|module| !module.is_empty()) {
             return (*module).to_owned();
         }
@@ -93,7 +94,9 @@ mod tests {
         assert_eq!(scope_of(&node("/layer1/layer1.0/conv1/Conv", "Conv", "x")), "layer1/layer1.0/conv1");
         assert_eq!(scope_of(&node("", "Conv", "/stem/Conv_output_0")), "stem");
         let mut with_metadata = node("node_conv", "Conv", "x");
-        with_metadata.metadata.push(("pkg.torch.onnx.name_scopes".into(), "['', 'layer1', 'layer1.0', 'conv2d']".into()));
+        with_metadata
+            .metadata
+            .push(("pkg.torch.onnx.name_scopes".into(), "['', 'layer1', 'layer1.0', 'conv2d']".into()));
         assert_eq!(scope_of(&with_metadata), "layer1.0");
     }
 }

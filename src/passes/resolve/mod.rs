@@ -43,7 +43,15 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         captures: HashMap::new(),
         over_budget: false,
     };
-    let frame = Frame { path: "main".into(), prefix: "".into(), scope: "".into(), opsets, attributes: Rc::default(), calls: Vec::new(), depth: 1 };
+    let frame = Frame {
+        path: "main".into(),
+        prefix: "".into(),
+        scope: "".into(),
+        opsets,
+        attributes: Rc::default(),
+        calls: Vec::new(),
+        depth: 1,
+    };
     resolver.graph(&model.graph, None, &frame);
     (resolver.program, resolver.diagnostics)
 }
@@ -135,8 +143,12 @@ impl<'m> Resolver<'m> {
 
     fn inputs_and_stored(&mut self, def: &GraphDef, names: &mut Names<'_>, frame: &Frame) {
         let sparse_name = |sparse: &SparseTensorDef| sparse.values.name.clone();
-        let stored: HashSet<Name> =
-            def.initializers.iter().map(|tensor| tensor.name.clone()).chain(def.sparse_initializers.iter().map(sparse_name)).collect();
+        let stored: HashSet<Name> = def
+            .initializers
+            .iter()
+            .map(|tensor| tensor.name.clone())
+            .chain(def.sparse_initializers.iter().map(sparse_name))
+            .collect();
         for input in &def.inputs {
             // Before IR version 4 every initializer is listed as an input too; since then it is a default.
             if stored.contains(&input.name) {
@@ -180,7 +192,13 @@ impl<'m> Resolver<'m> {
 
     fn tensor(&mut self, name: &Name, graph: GraphId, frame: &Frame, origin: Origin) -> TensorId {
         let id = TensorId(u32::try_from(self.program.tensors.len()).unwrap_or(u32::MAX));
-        self.program.tensors.push(Tensor { name: name.clone(), graph, prefix: frame.prefix.clone(), origin, declared: None });
+        self.program.tensors.push(Tensor {
+            name: name.clone(),
+            graph,
+            prefix: frame.prefix.clone(),
+            origin,
+            declared: None,
+        });
         id
     }
 
@@ -220,8 +238,15 @@ impl<'m> Resolver<'m> {
         self.report(Diagnostic::new(Code::DuplicateName, message), frame, Some(name.clone()), Some(span));
     }
 
-    fn report(&mut self, diagnostic: Diagnostic, frame: &Frame, tensor: Option<Name>, span: Option<crate::ir::place::Span>) {
-        let place = self.program.places.add(PlaceData { graph: frame.path.clone(), tensor, span, ..PlaceData::default() });
+    fn report(
+        &mut self,
+        diagnostic: Diagnostic,
+        frame: &Frame,
+        tensor: Option<Name>,
+        span: Option<crate::ir::place::Span>,
+    ) {
+        let place =
+            self.program.places.add(PlaceData { graph: frame.path.clone(), tensor, span, ..PlaceData::default() });
         self.diagnostics.push(diagnostic.at(place));
     }
 

@@ -14,6 +14,7 @@ use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Name,
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Stored, StoredId, TensorId};
 use crate::ir::place::{Place, PlaceData};
+use crate::ops::standard_names::STANDARD_NAMES;
 use crate::ops::{NodeView, Operator, table};
 
 impl<'m> Resolver<'m> {
@@ -36,7 +37,9 @@ impl<'m> Resolver<'m> {
             }
             if self.program.node_count >= NODE_BUDGET {
                 self.over_budget = true;
-                let message = format!("the graph has more than {NODE_BUDGET} nodes once functions are inlined; the rest is left out");
+                let message = format!(
+                    "the graph has more than {NODE_BUDGET} nodes once functions are inlined; the rest is left out"
+                );
                 self.report(Diagnostic::new(Code::TooManyNodes, message), frame, None, Some(node.span));
                 return;
             }
@@ -51,7 +54,13 @@ impl<'m> Resolver<'m> {
         }
     }
 
-    fn define_outputs(&mut self, node: &NodeDef, names: &mut Names<'_>, frame: &Frame, bound: &HashMap<Name, TensorId>) {
+    fn define_outputs(
+        &mut self,
+        node: &NodeDef,
+        names: &mut Names<'_>,
+        frame: &Frame,
+        bound: &HashMap<Name, TensorId>,
+    ) {
         for output in node.outputs.iter().filter(|output| !output.is_empty()) {
             let tensor = match bound.get(output) {
                 Some(&tensor) => tensor,
@@ -70,7 +79,14 @@ impl<'m> Resolver<'m> {
         }
     }
 
-    fn node(&mut self, node: &NodeDef, index: u32, names: &mut Names<'_>, frame: &Frame, reads: &mut HashSet<TensorId>) {
+    fn node(
+        &mut self,
+        node: &NodeDef,
+        index: u32,
+        names: &mut Names<'_>,
+        frame: &Frame,
+        reads: &mut HashSet<TensorId>,
+    ) {
         let key = self.keys.key(node, &frame.prefix, &scope_of(node));
         let place = self.place(node, index, &key, frame);
         let inputs = self.inputs(node, &key, names, frame, place);
@@ -93,7 +109,11 @@ impl<'m> Resolver<'m> {
         let operator = self.operator(node, frame, place);
         let (children, captured) = self.children(node, names, frame);
         let scope = join(&[&frame.scope, &scope_of(node)]);
-        let op = if standard(&node.domain).is_empty() { node.op_type.clone() } else { format!("{}.{}", node.domain, node.op_type).into() };
+        let op = if standard(&node.domain).is_empty() {
+            node.op_type.clone()
+        } else {
+            format!("{}.{}", node.domain, node.op_type).into()
+        };
         let built = Node {
             key,
             name: node.name.clone(),
@@ -121,7 +141,14 @@ impl<'m> Resolver<'m> {
         self.program.tensor(tensor).is_some_and(|tensor| tensor.origin == Origin::Undefined)
     }
 
-    fn inputs(&mut self, node: &NodeDef, key: &str, names: &Names<'_>, frame: &Frame, place: Place) -> Vec<Option<TensorId>> {
+    fn inputs(
+        &mut self,
+        node: &NodeDef,
+        key: &str,
+        names: &Names<'_>,
+        frame: &Frame,
+        place: Place,
+    ) -> Vec<Option<TensorId>> {
         let mut list = Vec::with_capacity(node.inputs.len());
         for input in &node.inputs {
             if input.is_empty() {
@@ -193,7 +220,11 @@ impl<'m> Resolver<'m> {
         let needed = node.inputs.iter().take(entry.min_inputs).filter(|input| !input.is_empty()).count();
         let outputs = node.outputs.iter().rposition(|output| !output.is_empty()).map_or(0, |last| last + 1);
         let arity = if needed < entry.min_inputs {
-            Some(format!("{} needs {} inputs, {needed} given", node.op_type, at_least(entry.min_inputs, entry.max_inputs)))
+            Some(format!(
+                "{} needs {} inputs, {needed} given",
+                node.op_type,
+                at_least(entry.min_inputs, entry.max_inputs)
+            ))
         } else if given > entry.max_inputs {
             Some(format!("{} takes at most {} inputs, {given} given", node.op_type, entry.max_inputs))
         } else if outputs > entry.max_outputs {
@@ -206,7 +237,10 @@ impl<'m> Resolver<'m> {
             return None;
         }
         if opset >= entry.withdrawn {
-            let message = format!("{} was withdrawn in operator set {}; the model imports {opset}", node.op_type, entry.withdrawn);
+            let message = format!(
+                "{} was withdrawn in operator set {}; the model imports {opset}",
+                node.op_type, entry.withdrawn
+            );
             self.report_at(Diagnostic::new(Code::DeprecatedOperator, message), place);
         }
         match (entry.build)(&NodeView::new(node, opset)) {
@@ -268,25 +302,34 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
     let elsewhere = table::domains_of(op_type);
     let shown = |domain: &str| if domain.is_empty() { "ai.onnx" } else { domain }.to_owned();
     if domain.is_empty() {
-        if table::STANDARD_NAMES.contains(&op_type) {
-            let message = format!("{op_type} has no rule in this version; its outputs are known only where the file declares them");
+        if STANDARD_NAMES.contains(&op_type) {
+            let message = format!(
+                "{op_type} has no rule in this version; its outputs are known only where the file declares them"
+            );
             return Diagnostic::new(Code::OperatorWithoutRule, message);
         }
         let mut diagnostic = Diagnostic::new(Code::UnknownOperator, format!("unknown operator {op_type}"));
         diagnostic.help = match elsewhere.first() {
             Some(other) => Some(format!("{op_type} exists in domain {}: set the node's domain", shown(other))),
-            None => suggest::nearest(op_type, table::STANDARD_NAMES.iter().copied()).map(|name| format!("did you mean {name}?")),
+            None => {
+                suggest::nearest(op_type, STANDARD_NAMES.iter().copied()).map(|name| format!("did you mean {name}?"))
+            }
         };
         return diagnostic;
     }
     if table::knows_domain(domain) {
-        let message = format!("{domain}.{op_type} has no rule; its outputs are known only where the file declares them");
+        let message =
+            format!("{domain}.{op_type} has no rule; its outputs are known only where the file declares them");
         let mut diagnostic = Diagnostic::new(Code::OperatorWithoutRule, message);
-        diagnostic.help = suggest::nearest(op_type, table::names_of(domain)).map(|name| format!("did you mean {name}?"));
+        diagnostic.help =
+            suggest::nearest(op_type, table::names_of(domain)).map(|name| format!("did you mean {name}?"));
         return diagnostic;
     }
-    let message = format!("{domain}.{op_type}: nothing is known of domain {domain}; its outputs are known only where the file declares them");
-    Diagnostic::new(Code::UnknownDomain, message).help("declare the outputs' shapes in the file (value_info), or define the operator as a model-local function")
+    let message = format!(
+        "{domain}.{op_type}: nothing is known of domain {domain}; its outputs are known only where the file declares them"
+    );
+    Diagnostic::new(Code::UnknownDomain, message)
+        .help("declare the outputs' shapes in the file (value_info), or define the operator as a model-local function")
 }
 
 /// Replaces references to a function's attributes by the caller's values; what the caller leaves out is left out.
@@ -313,10 +356,20 @@ fn substitute<'n>(node: &'n NodeDef, frame: &Frame) -> Cow<'n, NodeDef> {
 /// The tensor that a `Constant` node holds, from whichever attribute holds it.
 fn constant_tensor(node: &NodeDef) -> Option<TensorDef> {
     let number = |element: ElementType, dims: Vec<i64>, bytes: Vec<u8>| {
-        Some(TensorDef { element: Some(element), dims, data: if bytes.is_empty() { Payload::Missing } else { Payload::Raw(bytes.into()) }, ..TensorDef::default() })
+        Some(TensorDef {
+            element: Some(element),
+            dims,
+            data: if bytes.is_empty() { Payload::Missing } else { Payload::Raw(bytes.into()) },
+            ..TensorDef::default()
+        })
     };
     let text = |dims: Vec<i64>, strings: Vec<Bytes>| {
-        Some(TensorDef { element: Some(ElementType::String), dims, data: Payload::Strings(strings), ..TensorDef::default() })
+        Some(TensorDef {
+            element: Some(ElementType::String),
+            dims,
+            data: Payload::Strings(strings),
+            ..TensorDef::default()
+        })
     };
     let length = |count: usize| vec![i64::try_from(count).unwrap_or(i64::MAX)];
     let mut tensor = node.attributes.iter().find_map(|attribute| match (&*attribute.name, &attribute.value) {
@@ -325,14 +378,22 @@ fn constant_tensor(node: &NodeDef) -> Option<TensorDef> {
             let data = if sparse.dims.contains(&0) { Payload::Missing } else { sparse.values.data.clone() };
             Some(TensorDef { dims: sparse.dims.clone(), data, ..sparse.values.clone() })
         }
-        ("value_int", AttributeValue::Int(value)) => number(ElementType::Int64, Vec::new(), value.to_le_bytes().to_vec()),
-        ("value_ints", AttributeValue::Ints(values)) => {
-            number(ElementType::Int64, length(values.len()), values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        ("value_int", AttributeValue::Int(value)) => {
+            number(ElementType::Int64, Vec::new(), value.to_le_bytes().to_vec())
         }
-        ("value_float", AttributeValue::Float(value)) => number(ElementType::Float, Vec::new(), value.to_le_bytes().to_vec()),
-        ("value_floats", AttributeValue::Floats(values)) => {
-            number(ElementType::Float, length(values.len()), values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        ("value_ints", AttributeValue::Ints(values)) => number(
+            ElementType::Int64,
+            length(values.len()),
+            values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        ),
+        ("value_float", AttributeValue::Float(value)) => {
+            number(ElementType::Float, Vec::new(), value.to_le_bytes().to_vec())
         }
+        ("value_floats", AttributeValue::Floats(values)) => number(
+            ElementType::Float,
+            length(values.len()),
+            values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        ),
         ("value_string", AttributeValue::String(value)) => text(Vec::new(), vec![value.clone()]),
         ("value_strings", AttributeValue::Strings(values)) => text(length(values.len()), values.clone()),
         _ => None,

@@ -49,11 +49,14 @@ impl Resolver<'_> {
             names.extend(cycle.first().map(|&index| label(index)));
             let stuck = graph.net.node_count() - graph.order.len();
             let message = format!("these nodes wait for each other: {}", names.join(" -> "));
-            let diagnostic = Diagnostic::new(Code::CyclicGraph, message).note(format!("{stuck} nodes cannot run because of it"));
+            let diagnostic =
+                Diagnostic::new(Code::CyclicGraph, message).note(format!("{stuck} nodes cannot run because of it"));
             found.push((diagnostic, cycle.first().copied()));
         } else if let Some((producer, consumer)) = unsorted {
-            let message = format!("node {:?} stands before {:?}, which it reads from", label(consumer), label(producer));
-            let diagnostic = Diagnostic::new(Code::UnsortedNodes, message).help("the nodes were sorted here; the ONNX checker will refuse the file");
+            let message =
+                format!("node {:?} stands before {:?}, which it reads from", label(consumer), label(producer));
+            let diagnostic = Diagnostic::new(Code::UnsortedNodes, message)
+                .help("the nodes were sorted here; the ONNX checker will refuse the file");
             found.push((diagnostic, Some(consumer)));
         }
         for (diagnostic, node) in found {
