@@ -196,6 +196,7 @@ mod tests {
     use crate::ir::fact::Fact;
     use crate::ir::shape::Shape;
     use crate::ops::testing::{TestNode, float, free, op, typed};
+    use crate::ops::{CostCx, Operator};
 
     fn fused() -> TestNode {
         op("FusedMatMul").domain("com.microsoft")
@@ -219,6 +220,28 @@ mod tests {
         assert_eq!(cost.backward_flops, Dim::constant(28_800));
         let cost = op("MatMul").cost(&[float(&[25, 16]), float(&[16, 9])]);
         assert_eq!((cost.macs, cost.flops), (Dim::constant(3_600), Dim::constant(7_200)));
+    }
+
+    #[test]
+    fn a_frozen_weight_leaves_one_backward_product() {
+        // A frozen 4096 x 4096 layer beside an adapter of rank 8, for one token.
+        let backward = |left: &[i128], right: &[i128], needs: [bool; 2]| {
+            let (left, right) = (float(left), float(right));
+            let output = op("MatMul").run(&[left.clone(), right.clone()]).unwrap();
+            let (inputs, outputs) = ([Some(&left), Some(&right)], [output.first()]);
+            super::MatMul {
+                form: super::MatMulForm::Float,
+                left: Default::default(),
+                right: Default::default(),
+            }
+            .cost(&CostCx::new(&inputs, &outputs, &needs))
+            .unwrap()
+            .backward_flops
+        };
+        let frozen = backward(&[1, 4096], &[4096, 4096], [true, false]);
+        assert_eq!(frozen, Dim::constant(2 * 16_777_216));
+        let adapter = backward(&[1, 4096], &[4096, 8], [true; 2]) + backward(&[1, 8], &[8, 4096], [true; 2]);
+        assert_eq!(frozen + adapter, Dim::constant(2 * (16_842_752 + 65_536)));
     }
 
     #[test]
