@@ -152,13 +152,7 @@ impl Conv {
             )));
         }
         match kernel {
-            Some(kernel) => expect_dim(
-                cx,
-                2,
-                1,
-                "offset",
-                &(product(kernel) * groups * Dim::from(kernel.len())),
-            ),
+            Some(kernel) => expect_dim(cx, 2, 1, "offset", &(product(kernel) * groups * Dim::from(kernel.len()))),
             None => Ok(()),
         }
     }

@@ -2,7 +2,8 @@
 //! `MultiHeadAttention` and `GroupQueryAttention` (without). What scores cost is in `attention`.
 
 use super::attention::{Scores, head_size};
-use super::operands::{count, expect_rank, merged};
+use super::broadcast::unify;
+use super::operands::{count, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -78,7 +79,7 @@ impl Operator for ProjectedAttention {
         expect_rank(cx, 1, "weights", 2)?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
         if let (Some(found), Some(wanted)) = (of(0, 2), of(1, 0))
-            && merged(&found, &wanted).is_none()
+            && unify(&found, &wanted).is_none()
         {
             return Err(Fault::shape(format!("input has {found} elements for each token, weights take {wanted}")));
         }
@@ -202,7 +203,7 @@ impl MultiHeadAttention {
             // Keys of an encoder, computed once: they have no past.
             ([_, _, length, _], Some([_, _, _, size])) => (length.clone(), size.clone()),
             ([_, length, found], Some([_, _, value])) => {
-                if merged(found, hidden).is_none() {
+                if unify(found, hidden).is_none() {
                     return Err(Fault::shape(format!("query has {hidden} elements for each token, key {found}")));
                 }
                 (keys(length), head_size_of(value, &heads)?)
