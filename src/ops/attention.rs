@@ -1,7 +1,8 @@
 //! `Attention` of the standard domain, and what every attention operator costs. Rotary embeddings are in `rotary`, the
 //! operators of `com.microsoft` in `microsoft_attention`.
 
-use super::operands::{common_element, count, merged};
+use super::broadcast::unify;
+use super::operands::{common_element, count};
 use super::softmax::SOFTMAX;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator};
@@ -125,7 +126,7 @@ impl Attention {
         let query = Heads::of(shape(0), "Q", "q_num_heads", self.heads)?;
         let key = Heads::of(shape(1), "K", "kv_num_heads", self.kv_heads)?;
         let value = Heads::of(shape(2), "V", "kv_num_heads", self.kv_heads)?;
-        let same = |what: &str, left: &Dim, right: &Dim| match merged(left, right) {
+        let same = |what: &str, left: &Dim, right: &Dim| match unify(left, right) {
             Some(_) => Ok(()),
             None => Err(Fault::shape(format!("{what} differ: {left} and {right}"))),
         };

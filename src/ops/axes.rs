@@ -42,7 +42,7 @@ impl Axes {
             Self::Input(input) => match cx.const_integers(*input) {
                 Some(axes) => known(&axes, rank),
                 None if cx.is_empty(*input) => Ok(Found::Default),
-                None => Ok(Found::Unknown(cx.shape(*input).and_then(|shape| shape.elements().as_usize()))),
+                None => Ok(Found::Unknown(length(cx, *input))),
             },
         }
     }
@@ -52,9 +52,17 @@ impl Axes {
         match self {
             Self::Default => Some(0),
             Self::Attribute(axes) => Some(axes.len()),
-            Self::Input(input) => cx.shape(*input).and_then(|shape| shape.elements().as_usize()),
+            Self::Input(input) => length(cx, *input),
         }
     }
+}
+
+/// More axes than any tensor has; a longer list is taken as one of unknown length.
+const MANY_AXES: usize = 1024;
+
+/// Number of elements of an input that holds axes.
+fn length(cx: &InferCx<'_>, input: usize) -> Option<usize> {
+    cx.shape(input)?.elements().as_usize().filter(|&count| count <= MANY_AXES)
 }
 
 fn known(axes: &[i64], rank: usize) -> Result<Found, Fault> {

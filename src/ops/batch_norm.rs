@@ -1,7 +1,8 @@
 //! `BatchNormalization` in all versions. Normalisations by the statistics of the sample itself are in `normalization`.
 
+use super::broadcast::unify;
 use super::normalization::Normalized;
-use super::operands::{common_element, merged};
+use super::operands::common_element;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -49,7 +50,7 @@ impl BatchNorm {
             if found.rank() != wanted.rank() {
                 return Err(misfit());
             }
-            let dims = wanted.dims().iter().zip(found.dims()).map(|(wanted, found)| merged(wanted, found));
+            let dims = wanted.dims().iter().zip(found.dims()).map(|(wanted, found)| unify(wanted, found));
             known = Some(dims.collect::<Option<_>>().ok_or_else(misfit)?);
         }
         Ok(known)

@@ -5,7 +5,7 @@ use crate::ir::dim::Dim;
 use crate::ir::shape::Shape;
 
 /// The dim of two broadcast dims; `None` where they do not fit.
-fn merge(a: &Dim, b: &Dim) -> Option<Dim> {
+pub(super) fn merge(a: &Dim, b: &Dim) -> Option<Dim> {
     if a == b {
         return Some(a.clone());
     }

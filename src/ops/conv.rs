@@ -1,7 +1,7 @@
 //! Convolutions: plain and grouped, in float, integer and quantised form, fused with an activation, and deformable.
 //! Transposed ones are in `conv_transpose`.
 
-use super::operands::{agreed, common_element, count};
+use super::operands::{agreed, common_element, count, expect_dim};
 use super::table::Built;
 use super::window::Window;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
@@ -139,6 +139,23 @@ impl Conv {
         }
         Err(Fault::shape(message))
     }
+
+    /// Checks the offsets of a deformable convolution: one for each spatial axis, kernel element and offset group.
+    fn check_offsets(&self, cx: &InferCx<'_>, channels: Option<&Dim>, kernel: Option<&[Dim]>) -> Result<(), Fault> {
+        let ConvForm::Deformable { offset_group } = self.form else {
+            return Ok(());
+        };
+        let groups = Dim::from(offset_group);
+        if let Some(channels) = channels.filter(|dim| dim.modulo(&groups).is_eq(&Dim::ZERO) == Some(false)) {
+            return Err(Fault::attribute(format!(
+                "attribute offset_group is {groups}, which does not divide the {channels} input channels"
+            )));
+        }
+        match kernel {
+            Some(kernel) => expect_dim(cx, 2, 1, "offset", &(product(kernel) * groups * Dim::from(kernel.len()))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Kernel extents: the weight's where it is known (checked against the attribute), else the attribute's.
@@ -208,6 +225,7 @@ impl Operator for Conv {
             self.check_channels(input, channels, weight)?;
         }
         let kernel = kernel_dims(&self.window, weight)?;
+        self.check_offsets(cx, input.and_then(|input| input.dim(1)), kernel.as_deref())?;
         let bias = cx.shape(self.form.bias()).and_then(|bias| bias.dim(0));
         let filters = match (weight.and_then(|weight| weight.dim(0)), bias) {
             (Some(filters), Some(bias)) => Some(agreed("output channels of weight and bias", filters, bias)?),
@@ -391,6 +409,8 @@ mod tests {
         let cost = op("DeformConv").cost(&inputs);
         assert_eq!(cost.macs, Dim::constant(27 * 18));
         assert_eq!(cost.flops, Dim::constant(2 * 27 * 18 + 7 * 9 * 18));
+        let fault = op("DeformConv").int("offset_group", 2).run(&inputs).unwrap_err();
+        assert_eq!(fault.message, "offset has 18 in dim 1, 36 is needed");
     }
 
     #[test]

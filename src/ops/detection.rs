@@ -1,6 +1,7 @@
 //! Operators of object detectors: pooling of regions and suppression of overlapping boxes.
 
-use super::operands::{count, expect_rank, merged};
+use super::broadcast::unify;
+use super::operands::{count, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -41,7 +42,7 @@ impl Operator for RoiAlign {
         let (rois, indices, channels) = (of(1, 0), of(2, 0), of(0, 1));
         let regions = match (rois, indices) {
             (Some(rois), Some(indices)) => Some(
-                merged(&rois, &indices)
+                unify(&rois, &indices)
                     .ok_or_else(|| Fault::shape(format!("rois holds {rois} regions, batch_indices {indices}")))?,
             ),
             (rois, indices) => rois.or(indices),
@@ -77,7 +78,7 @@ impl Operator for NonMaxSuppression {
         expect_rank(cx, 1, "scores", 3)?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
         if let (Some(boxes), Some(scores)) = (of(0, 1), of(1, 2))
-            && merged(&boxes, &scores).is_none()
+            && unify(&boxes, &scores).is_none()
         {
             return Err(Fault::shape(format!("there are {boxes} boxes and scores for {scores}")));
         }

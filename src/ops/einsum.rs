@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operands::{broadcast_dim, common_element};
+use super::broadcast::merge;
+use super::operands::common_element;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -95,7 +96,7 @@ impl Einsum {
             for (&label, dim) in labels.iter().zip(shape.iter().flat_map(|shape| shape.dims())) {
                 let size = match resolved.sizes.get(&label) {
                     None => dim.clone(),
-                    Some(other) => broadcast_dim(other, dim).ok_or_else(|| {
+                    Some(other) => merge(other, dim).ok_or_else(|| {
                         let name = match label {
                             Label::Letter(letter) => format!("index {letter}"),
                             Label::Rest(_) => "a dim of ...".into(),

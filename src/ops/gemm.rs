@@ -1,7 +1,8 @@
 //! `Gemm`, the product of two matrices plus a bias, and its fused and quantised forms. Products of tensors of any rank
 //! are in `matmul`.
 
-use super::operands::{common_element, may_stretch_to, merged};
+use super::broadcast::unify;
+use super::operands::{common_element, may_stretch_to};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -60,7 +61,7 @@ impl Operator for Gemm {
         let left = matrix(cx.shape(0), "A", self.transpose_left)?;
         let right = matrix(cx.shape(self.right()), "B", self.transpose_right)?;
         if let (Some([_, inner_left]), Some([inner_right, columns])) = (left, right)
-            && merged(inner_left, inner_right).is_none()
+            && unify(inner_left, inner_right).is_none()
         {
             let fault = Fault::shape(format!(
                 "inner dims differ: A gives {inner_left}, B takes {inner_right} (transA {}, transB {})",

@@ -1,7 +1,8 @@
 //! Batched matrix products: `MatMul` and its fused, integer and quantised forms. `Gemm` is in `gemm`, products by
 //! weights packed to a few bits are in `microsoft_matmul_nbits`.
 
-use super::operands::{broadcast, common_element, merged};
+use super::broadcast::{pair, unify};
+use super::operands::common_element;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -135,7 +136,7 @@ fn product_shape(left: &[Dim], right: &[Dim]) -> Result<Shape, Fault> {
         [inner] => (&[][..], inner, None),
         [batch @ .., inner, columns] => (batch, inner, Some(columns)),
     };
-    if merged(inner_left, inner_right).is_none() {
+    if unify(inner_left, inner_right).is_none() {
         let fault = fault(format!("inner dims {inner_left} and {inner_right} differ"));
         return Err(if columns == Some(inner_left) {
             fault.help("the right matrix would fit transposed")
@@ -143,8 +144,10 @@ fn product_shape(left: &[Dim], right: &[Dim]) -> Result<Shape, Fault> {
             fault
         });
     }
-    let Some(mut dims) = broadcast(batch_left, batch_right) else {
-        return Err(fault("batch dims do not broadcast".into()));
+    let batch = |dims: &[Dim]| Shape::new(dims.to_vec());
+    let mut dims = match pair(&batch(batch_left), &batch(batch_right)) {
+        Ok(shape) => shape.dims().to_vec(),
+        Err(_) => return Err(fault("batch dims do not broadcast".into())),
     };
     dims.extend(rows.cloned());
     dims.extend(columns.cloned());
@@ -196,6 +199,7 @@ mod tests {
     use crate::ir::fact::Fact;
     use crate::ir::shape::Shape;
     use crate::ops::testing::{TestNode, float, free, op, typed};
+    use crate::ops::{CostCx, Operator};
 
     fn fused() -> TestNode {
         op("FusedMatMul").domain("com.microsoft")
@@ -219,6 +223,24 @@ mod tests {
         assert_eq!(cost.backward_flops, Dim::constant(28_800));
         let cost = op("MatMul").cost(&[float(&[25, 16]), float(&[16, 9])]);
         assert_eq!((cost.macs, cost.flops), (Dim::constant(3_600), Dim::constant(7_200)));
+    }
+
+    #[test]
+    fn a_frozen_weight_leaves_one_backward_product() {
+        // A frozen 4096 x 4096 layer beside an adapter of rank 8, for one token.
+        let backward = |left: &[i128], right: &[i128], needs: [bool; 2]| {
+            let (left, right) = (float(left), float(right));
+            let output = op("MatMul").run(&[left.clone(), right.clone()]).unwrap();
+            let (inputs, outputs) = ([Some(&left), Some(&right)], [output.first()]);
+            super::MatMul { form: super::MatMulForm::Float, left: Default::default(), right: Default::default() }
+                .cost(&CostCx::new(&inputs, &outputs, &needs))
+                .unwrap()
+                .backward_flops
+        };
+        let frozen = backward(&[1, 4096], &[4096, 4096], [true, false]);
+        assert_eq!(frozen, Dim::constant(2 * 16_777_216));
+        let adapter = backward(&[1, 4096], &[4096, 8], [true; 2]) + backward(&[1, 8], &[8, 4096], [true; 2]);
+        assert_eq!(frozen + adapter, Dim::constant(2 * (16_842_752 + 65_536)));
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! Attention operators of `com.microsoft`: `Attention` and `QAttention` (with the projection to query, key and value),
-//! `MultiHeadAttention` and `GroupQueryAttention` (without). What scores cost is in `attention`.
+//! `MultiHeadAttention` (without). `GroupQueryAttention` is in `microsoft_group_query`; what scores cost is in
+//! `attention`.
 
 use super::attention::{Scores, head_size};
-use super::operands::{count, expect_rank, merged};
+use super::broadcast::unify;
+use super::operands::{count, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
 
-/// `num_heads`, which every operator here needs.
-fn num_heads(node: &NodeView<'_>) -> Result<i64, Fault> {
+/// `num_heads`, which every attention of `com.microsoft` needs.
+pub(super) fn num_heads(node: &NodeView<'_>) -> Result<i64, Fault> {
     count("num_heads", node.int("num_heads")?.ok_or_else(|| node.missing("num_heads"))?)
 }
 
@@ -78,7 +80,7 @@ impl Operator for ProjectedAttention {
         expect_rank(cx, 1, "weights", 2)?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
         if let (Some(found), Some(wanted)) = (of(0, 2), of(1, 0))
-            && merged(&found, &wanted).is_none()
+            && unify(&found, &wanted).is_none()
         {
             return Err(Fault::shape(format!("input has {found} elements for each token, weights take {wanted}")));
         }
@@ -163,13 +165,13 @@ pub(super) fn multi_head_attention(node: &NodeView<'_>) -> Built {
 }
 
 /// The extents of an attention over separate or packed operands.
-struct Extents {
-    batch: Dim,
-    queries: Dim,
+pub(super) struct Extents {
+    pub(super) batch: Dim,
+    pub(super) queries: Dim,
     /// Keys, those of the past included.
-    keys: Dim,
-    head_size: Dim,
-    value_size: Dim,
+    pub(super) keys: Dim,
+    pub(super) head_size: Dim,
+    pub(super) value_size: Dim,
 }
 
 impl MultiHeadAttention {
@@ -202,7 +204,7 @@ impl MultiHeadAttention {
             // Keys of an encoder, computed once: they have no past.
             ([_, _, length, _], Some([_, _, _, size])) => (length.clone(), size.clone()),
             ([_, length, found], Some([_, _, value])) => {
-                if merged(found, hidden).is_none() {
+                if unify(found, hidden).is_none() {
                     return Err(Fault::shape(format!("query has {hidden} elements for each token, key {found}")));
                 }
                 (keys(length), head_size_of(value, &heads)?)
@@ -214,7 +216,8 @@ impl MultiHeadAttention {
     }
 }
 
-fn head_size_of(hidden: &Dim, heads: &Dim) -> Result<Dim, Fault> {
+/// Number of elements of one head of a token.
+pub(super) fn head_size_of(hidden: &Dim, heads: &Dim) -> Result<Dim, Fault> {
     head_size("a token", hidden, heads)
 }
 
@@ -265,113 +268,6 @@ impl Operator for MultiHeadAttention {
             8 => Role::Setting,
             _ => Role::Data,
         }
-    }
-}
-
-/// `GroupQueryAttention`: query (or query, key and value in one), key, value, past key and value, key lengths, total
-/// length, rotary tables, positions, score bias.
-#[derive(Clone, Debug)]
-pub struct GroupQueryAttention {
-    /// Heads of the query.
-    pub heads: i64,
-    /// Heads of key and value.
-    pub kv_heads: i64,
-    /// Whether query and key are rotated by their positions first.
-    pub rotary: bool,
-}
-
-/// `GroupQueryAttention`.
-pub(super) fn group_query_attention(node: &NodeView<'_>) -> Built {
-    let heads = num_heads(node)?;
-    let kv_heads = node.int("kv_num_heads")?.ok_or_else(|| node.missing("kv_num_heads"))?;
-    let kv_heads = count("kv_num_heads", kv_heads)?;
-    if heads % kv_heads != 0 {
-        return Err(Fault::attribute(format!(
-            "attribute num_heads is {heads}, no multiple of kv_num_heads {kv_heads}"
-        )));
-    }
-    Ok(Box::new(GroupQueryAttention { heads, kv_heads, rotary: node.flag("do_rotary", false)? }))
-}
-
-impl GroupQueryAttention {
-    /// The past may be a buffer of the longest length, in which new keys are written; `total` is the length with the
-    /// new keys, where it is known.
-    fn extents(
-        &self,
-        query: Option<&Shape>,
-        packed: bool,
-        past: Option<&Shape>,
-        total: Option<Dim>,
-    ) -> Result<Option<Extents>, Fault> {
-        let Some(query) = query else { return Ok(None) };
-        let [batch, queries, hidden] = query.dims() else {
-            return Err(Fault::shape(format!("query is {query}; 3 dims are allowed")));
-        };
-        let (heads, kv_heads) = (i128::from(self.heads), i128::from(self.kv_heads));
-        let all = if packed { heads.saturating_add(kv_heads.saturating_mul(2)) } else { heads };
-        let head_size = head_size_of(hidden, &Dim::constant(all))?;
-        let keys = match (past.and_then(|past| past.dim(2)), total) {
-            (Some(past), Some(total)) => past.max(&total),
-            (Some(past), None) => past + queries,
-            (None, Some(total)) => total,
-            (None, None) => queries.clone(),
-        };
-        let (batch, queries) = (batch.clone(), queries.clone());
-        Ok(Some(Extents { batch, queries, keys, value_size: head_size.clone(), head_size }))
-    }
-}
-
-impl Operator for GroupQueryAttention {
-    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let element = cx.element(0);
-        let total = cx.integers(6).and_then(|total| total.into_iter().next());
-        let Some(extents) = self.extents(cx.shape(0), !cx.has(1), cx.shape(3), total)? else {
-            return Ok(vec![Fact::tensor(element, None); cx.output_count().min(4)]);
-        };
-        let (heads, kv_heads) = (Dim::from(self.heads), Dim::from(self.kv_heads));
-        let present = vec![extents.batch.clone(), kv_heads, extents.keys.clone(), extents.head_size.clone()];
-        let shapes = [
-            vec![extents.batch.clone(), extents.queries.clone(), &heads * extents.head_size],
-            present.clone(),
-            present,
-            vec![extents.batch, heads, extents.queries, extents.keys],
-        ];
-        let cache = cx.element(3).or(element);
-        let elements = [element, cache, cache, element];
-        let facts = shapes.into_iter().zip(elements).take(cx.output_count());
-        Ok(facts.map(|(dims, element)| Fact::tensor(element, Shape::new(dims))).collect())
-    }
-
-    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        let total = match cx.shape_out(1).and_then(|present| present.dim(2)) {
-            Some(keys) => Some(keys.clone()),
-            None => cx.input(6).and_then(|total| total.integers()).and_then(|total| total.into_iter().next()),
-        };
-        let packed = !cx.has(1);
-        let extents = self.extents(cx.shape_in(0), packed, cx.shape_in(3), total).ok()??;
-        let (heads, kv_heads) = (i128::from(self.heads), i128::from(self.kv_heads));
-        let tokens = &extents.batch * &extents.queries;
-        let rotated = match self.rotary {
-            true => tokens.clone() * &extents.head_size * heads.saturating_add(kv_heads) * 3,
-            false => Dim::ZERO,
-        };
-        let scores = Scores {
-            count: tokens * heads * extents.keys,
-            head_size: extents.head_size,
-            value_size: extents.value_size,
-            per_score: Scores::per_score(true),
-        };
-        let needs = [0, 1, 2].map(|input| cx.needs_gradient(input) || packed && cx.needs_gradient(0));
-        let [query, key, _] = needs;
-        let mut backward = scores.backward(needs);
-        if query || key {
-            backward += &rotated;
-        }
-        Cost::composed(cx, scores.macs(), &(rotated + scores.other()), backward)
-    }
-
-    fn role(&self, input: usize) -> Role {
-        if (5..=9).contains(&input) { Role::Setting } else { Role::Data }
     }
 }
 
@@ -436,21 +332,5 @@ mod tests {
         assert_eq!(shapes(&node().run(&encoder).unwrap())[1], "2×8×20×64");
         let fault = node().run(&[float(&[2, 10, 512]), float(&[2, 20, 256]), float(&[2, 20, 256])]).unwrap_err();
         assert_eq!(fault.message, "query has 512 elements for each token, key 256");
-    }
-
-    #[test]
-    fn group_query_attention_shares_keys() {
-        let node = || microsoft("GroupQueryAttention").int("num_heads", 8).int("kv_num_heads", 2).outputs(3);
-        let lengths = || typed(ElementType::Int32, &[2]);
-        let total = || typed(ElementType::Int32, &[]);
-        let past = || float(&[2, 2, 30, 64]);
-        let inputs =
-            [float(&[2, 1, 512]), float(&[2, 1, 128]), float(&[2, 1, 128]), past(), past(), lengths(), total()];
-        assert_eq!(shapes(&node().run(&inputs).unwrap()), ["2×1×512", "2×2×31×64", "2×2×31×64"]);
-        assert_eq!(node().cost(&inputs).macs, Dim::constant(2 * 8 * 31 * 128));
-        let packed =
-            [Some(float(&[2, 1, 768])), None, None, Some(past()), Some(past()), Some(lengths()), Some(total())];
-        assert_eq!(shapes(&node().run_optional(&packed).unwrap().0)[0], "2×1×512");
-        assert!(microsoft("GroupQueryAttention").int("num_heads", 8).int("kv_num_heads", 3).run(&inputs).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! `MatMulNBits`: a matrix product whose weight is packed to a few bits an element. Other products are in `matmul`.
 
-use super::operands::{count, merged};
+use super::broadcast::unify;
+use super::operands::count;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -41,7 +42,7 @@ impl Operator for MatMulNBits {
         let Some(last) = dims.last_mut() else {
             return Err(Fault::shape("input A is a scalar; its last dim must be K"));
         };
-        if merged(last, &Dim::from(self.inner)).is_none() {
+        if unify(last, &Dim::from(self.inner)).is_none() {
             return Err(Fault::shape(format!("input A is {left}, but the attribute K is {}", self.inner)));
         }
         *last = Dim::from(self.columns);

@@ -2,8 +2,8 @@
 //! `QLinearLeakyRelu`, `QLinearConcat`. Each dequantises, computes and quantises in one kernel; only the operation
 //! and the quantisation of its output are counted. Convolutions, products and pools are with their float forms.
 
+use super::broadcast::{pair, unify};
 use super::normalization::expect_axis;
-use super::operands::{broadcast, merged};
 use super::quantize::QUANTIZE;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
@@ -26,10 +26,7 @@ impl Operator for QuantizedBinary {
         let (Some(left), Some(right)) = (cx.shape(0), cx.shape(3)) else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
-        match broadcast(left.dims(), right.dims()) {
-            Some(dims) => Ok(vec![Fact::tensor(element, Shape::new(dims))]),
-            None => Err(Fault::shape(format!("shapes {left} and {right} do not broadcast"))),
-        }
+        Ok(vec![Fact::tensor(element, pair(left, right)?)])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
@@ -98,7 +95,7 @@ impl Operator for QuantizedConcat {
                 if index == axis {
                     joined = joined.map(|joined| joined + found);
                 } else {
-                    *dim = merged(dim, found).ok_or_else(|| {
+                    *dim = unify(dim, found).ok_or_else(|| {
                         Fault::shape(format!("parts {first} and {part} differ in dim {index}, which is not joined"))
                     })?;
                 }
@@ -141,7 +138,7 @@ mod tests {
         assert_eq!(microsoft("QLinearAdd").run(&inputs).unwrap(), [typed(ElementType::Uint8, &[1, 4, 6, 6])]);
         assert_eq!(microsoft("QLinearMul").cost(&inputs).flops, Dim::constant(3 * 144));
         let inputs = [&part(&[4])[..], &part(&[3]), &part(&[])[1..]].concat();
-        assert_eq!(microsoft("QLinearAdd").run(&inputs).unwrap_err().message, "shapes 4 and 3 do not broadcast");
+        assert_eq!(microsoft("QLinearAdd").run(&inputs).unwrap_err().code.name(), "shape-mismatch");
     }
 
     #[test]

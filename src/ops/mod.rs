@@ -27,6 +27,7 @@ pub mod matmul;
 mod merge;
 pub mod microsoft_attention;
 pub mod microsoft_fused;
+pub mod microsoft_group_query;
 pub mod microsoft_matmul_nbits;
 pub mod microsoft_quantized;
 pub mod normalization;

@@ -1,22 +1,15 @@
 //! What the operands of one node must agree on: dims, ranks, element types. It holds no rule of any operator.
 
+use super::broadcast::unify;
 use super::{Fault, InferCx};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::shape::Shape;
 
-/// The dim that two equal dims stand for, as exactly as either says it; `None` when they are proven to differ.
-pub(super) fn merged(left: &Dim, right: &Dim) -> Option<Dim> {
-    if left.is_eq(right) == Some(false) {
-        return None;
-    }
-    Some(if left.as_const().is_none() && right.as_const().is_some() { right.clone() } else { left.clone() })
-}
-
-/// [`merged`] where `what` names the dim: "the inner dim of a and b".
+/// [`unify`] where `what` names the dim: "the inner dim of a and b".
 pub(super) fn agreed(what: &str, left: &Dim, right: &Dim) -> Result<Dim, Fault> {
-    merged(left, right).ok_or_else(|| Fault::shape(format!("{what}: {left} and {right} differ")))
+    unify(left, right).ok_or_else(|| Fault::shape(format!("{what}: {left} and {right} differ")))
 }
 
 /// Checks one dim of an input, where its rank is known.
@@ -56,34 +49,6 @@ pub(super) fn common_element(cx: &InferCx<'_>, inputs: &[usize]) -> Result<Optio
         }
     }
     Ok(common.map(|(_, element)| element))
-}
-
-/// The shape that both broadcast to; `None` when a pair of dims is proven not to fit.
-pub(super) fn broadcast(left: &[Dim], right: &[Dim]) -> Option<Vec<Dim>> {
-    let rank = left.len().max(right.len());
-    (0..rank)
-        .map(|axis| {
-            let of = |dims: &[Dim]| (axis + dims.len()).checked_sub(rank).and_then(|at| dims.get(at).cloned());
-            match (of(left), of(right)) {
-                (Some(left), Some(right)) => broadcast_dim(&left, &right),
-                (left, right) => left.or(right),
-            }
-        })
-        .collect()
-}
-
-/// The extent that two dims broadcast to; `None` when they are proven not to fit.
-pub(super) fn broadcast_dim(left: &Dim, right: &Dim) -> Option<Dim> {
-    match (left.as_const(), right.as_const()) {
-        (Some(1), _) => Some(right.clone()),
-        (_, Some(1)) => Some(left.clone()),
-        // An unknown extent beside a constant one is that constant or 1.
-        (Some(_), None) => Some(left.clone()),
-        (None, Some(_)) => Some(right.clone()),
-        (Some(left), Some(right)) => (left == right).then(|| Dim::constant(left)),
-        (None, None) if left.is_eq(right) == Some(true) => Some(left.clone()),
-        (None, None) => Some(left.max(right)),
-    }
 }
 
 /// Whether `from` can be stretched to `to` without changing `to`; `false` only when it is proven that it cannot.

@@ -1,7 +1,8 @@
 //! Recurrent layers: `LSTM`, `GRU`, `RNN` and the LSTM with quantised weights. Counted once for each step, sample and
 //! direction; weights are read once.
 
-use super::operands::{common_element, count, expect_rank, merged};
+use super::broadcast::unify;
+use super::operands::{common_element, count, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -136,7 +137,7 @@ impl Recurrent {
         // Quantised weights are stored transposed.
         let (gates_axis, inputs_axis) = if self.quantized { (2, 1) } else { (1, 2) };
         let same = |what: &str, left: Option<Dim>, right: Option<Dim>| match (left, right) {
-            (Some(left), Some(right)) => match merged(&left, &right) {
+            (Some(left), Some(right)) => match unify(&left, &right) {
                 Some(dim) => Ok(Some(dim)),
                 None => Err(Fault::shape(format!("{what}: {left} and {right} differ"))),
             },

@@ -140,4 +140,10 @@ mod tests {
     fn unknown_axes_leave_the_rank() {
         assert_eq!(op("Unsqueeze").dims(&[float(&[3]), typed(ElementType::Int64, &[1])]), "y0.0×y0.1");
     }
+
+    #[test]
+    fn a_list_of_axes_without_end_is_not_made() {
+        let axes = typed(ElementType::Int64, &[i128::from(i64::MAX)]);
+        assert_eq!(op("Unsqueeze").dims(&[float(&[2, 3]), axes]), "?");
+    }
 }

@@ -3,8 +3,8 @@
 use super::{
     Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv,
     conv_transpose, detection, einsum, expand, gather, gemm, layer_norm, matmul, microsoft_attention, microsoft_fused,
-    microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent, reshape, rotary, sequence,
-    shape_of, slice, softmax, split, squeeze, transpose, unary,
+    microsoft_group_query, microsoft_matmul_nbits, microsoft_quantized, normalization, pool, quantize, recurrent,
+    reshape, rotary, sequence, shape_of, slice, softmax, split, squeeze, transpose, unary,
 };
 
 /// What a builder gives.
@@ -215,7 +215,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("FusedGemm", [2, 3], 1, gemm::gemm),
     microsoft("FusedMatMul", [2, 2], 1, matmul::fused_matmul),
     microsoft("Gelu", [1, 1], 1, microsoft_fused::bias_activation),
-    microsoft("GroupQueryAttention", [7, 14], 4, microsoft_attention::group_query_attention),
+    microsoft("GroupQueryAttention", [7, 14], 4, microsoft_group_query::group_query_attention),
     microsoft("MatMulIntegerToFloat", [4, 7], 1, matmul::matmul_integer_to_float),
     microsoft("MatMulNBits", [3, 6], 1, microsoft_matmul_nbits::matmul_nbits),
     microsoft("MultiHeadAttention", [1, 10], 4, microsoft_attention::multi_head_attention),
@@ -235,6 +235,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("SimplifiedLayerNormalization", [2, 2], 2, layer_norm::simplified_layer_norm),
     microsoft("SkipLayerNormalization", [3, 5], 4, layer_norm::skip_layer_norm),
     microsoft("SkipSimplifiedLayerNormalization", [3, 4], 4, layer_norm::skip_simplified_layer_norm),
+    microsoft("TransposeMatMul", [2, 2], 1, matmul::fused_matmul),
     nchwc("AveragePool", [1, 1], 1, pool::average_pool),
     nchwc("Conv", [2, 4], 1, conv::blocked_conv),
     nchwc("GlobalAveragePool", [1, 1], 1, pool::global_average_pool),
