@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use super::concise::inside;
 use super::table::{self, Column};
-use super::text::{list, paragraph, printable};
+use super::text::{hanging, list, paragraph, printable};
 use super::units::{UNKNOWN, bytes, bytes_or_unknown, count, count_or_unknown, of_unit, plural};
 use super::{Ink, Style, snippet};
 use crate::diagnostics::Level;
@@ -51,9 +51,9 @@ fn write_findings<'r>(
 
 /// Everything about a model but its diagnostics.
 fn model_text(model: &Model, top: usize, style: Style) -> String {
-    let path = style.paint(Ink::Strong, &printable(&model.path));
+    let path = printable(&model.path);
     let Some(graph) = &model.graph else {
-        return format!("{path}  no model that can be read\n");
+        return format!("{}  no model that can be read\n", style.paint(Ink::Strong, &path));
     };
     let totals = Totals::of(model, graph, style);
     let mut head = vec![
@@ -61,8 +61,11 @@ fn model_text(model: &Model, top: usize, style: Style) -> String {
         plural(graph.nodes, "node"),
         format!("{} parameters", count(graph.parameters.total)),
     ];
-    head.extend(totals.macs());
-    let mut text = format!("{path}  {}\n", head.join(", "));
+    head.push(totals.macs());
+    // Lines are filled without colour, which takes no columns.
+    let head = hanging(&format!("{path}  "), 2, &head);
+    let mut text =
+        head.strip_prefix(&*path).map_or_else(|| head.clone(), |rest| style.paint(Ink::Strong, &path) + rest);
     text.push_str(&target_lines(model));
     text.push('\n');
     text.push_str(&totals_block(model, graph, &totals, style));
@@ -86,11 +89,14 @@ fn target_lines(model: &Model) -> String {
     if let Some(batch) = model.target.batch {
         holds.push(format!("batch {batch}"));
     }
-    for (name, value) in model.target.dims.iter().take(MOST_DIMS) {
+    // A dim that is called batch has been said.
+    let dims: Vec<_> =
+        model.target.dims.iter().filter(|(name, value)| *name != "batch" || **value != model.target.batch).collect();
+    for &(name, value) in dims.iter().take(MOST_DIMS) {
         let value = value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
         holds.push(format!("{} = {value}", printable(name)));
     }
-    let more = model.target.dims.len().saturating_sub(MOST_DIMS);
+    let more = dims.len().saturating_sub(MOST_DIMS);
     if more > 0 {
         holds.push(format!("{more} more dims"));
     }
@@ -139,17 +145,20 @@ impl Totals {
     }
 
     /// MACs a sample and in all; one figure where the two are the same.
-    pub(super) fn macs(&self) -> Vec<String> {
-        let all = self.marked(of_unit(self.macs, "MACs"));
+    pub(super) fn macs(&self) -> String {
         let a_sample = match (self.macs, self.batch) {
             (Some(macs), Some(batch)) if batch > 1 && macs % batch == 0 => Some(macs / batch),
             _ => None,
         };
         match a_sample {
             Some(macs) => {
-                vec![format!("{} a sample", self.marked(of_unit(Some(macs), "MACs"))), format!("{all} in all")]
+                format!(
+                    "{} a sample and {} in all",
+                    self.marked(of_unit(Some(macs), "MACs")),
+                    of_unit(self.macs, "MACs")
+                )
             }
-            None => vec![all],
+            None => self.marked(of_unit(self.macs, "MACs")),
         }
     }
 }
@@ -351,4 +360,56 @@ fn summary_line(summary: &Summary, style: Style) -> String {
         parts.push("nothing found".to_owned());
     }
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+    use crate::render::text::{COLUMNS, width};
+
+    fn rendered(report: &Report, style: Style) -> String {
+        let mut out = Vec::new();
+        write(report, 2, style, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_report_reads_from_assumptions_to_diagnostics() {
+        insta::assert_snapshot!(rendered(&sample::report(), Style::PLAIN));
+    }
+
+    #[test]
+    fn lines_fit_and_names_cannot_steer_the_terminal() {
+        for unicode in [true, false] {
+            let text = rendered(&sample::report(), Style { color: false, unicode });
+            assert!(!text.contains('\u{1b}'));
+            assert!(text.lines().all(|line| width(line) <= COLUMNS), "{text}");
+            assert_eq!(text.contains('╭'), unicode);
+        }
+        assert!(rendered(&sample::report(), Style { color: true, unicode: true }).contains("\u{1b}[1;33mwarning["));
+    }
+
+    #[test]
+    fn bounds_are_marked() {
+        let coverage =
+            |layers_not_counted, layers_at_bound| Coverage { layers_not_counted, layers_at_bound, macs_at_bound: None };
+        assert_eq!(mark(&coverage(0, 0), Style::PLAIN), "");
+        assert_eq!(mark(&coverage(1, 0), Style::PLAIN), "at least ");
+        assert_eq!(mark(&coverage(0, 1), Style::PLAIN), "≤ ");
+        assert_eq!(mark(&coverage(1, 1), Style::PLAIN), "about ");
+    }
+
+    #[test]
+    fn layers_without_a_figure_come_last_and_ties_keep_the_order() {
+        let layers = [
+            sample::layer("unknown", None, Some(9)),
+            sample::layer("small", Some(0), Some(1)),
+            sample::layer("first", Some(5), Some(1)),
+            sample::layer("second", Some(5), Some(1)),
+        ];
+        let text = layers_block(&layers, 10, Style::PLAIN);
+        let order: Vec<&str> = text.lines().skip(2).filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(order, ["first", "second", "small", "unknown"]);
+    }
 }

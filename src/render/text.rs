@@ -66,7 +66,11 @@ fn take(characters: impl Iterator<Item = char>, most: usize) -> String {
 
 /// Joins pieces with `, ` into lines that fit; the first line starts with `head`, the others are indented as far.
 pub(super) fn list(head: &str, pieces: &[String]) -> String {
-    let indent = width(head);
+    hanging(head, width(head), pieces)
+}
+
+/// As [`list`], with another indent for all lines but the first.
+pub(super) fn hanging(head: &str, indent: usize, pieces: &[String]) -> String {
     let mut text = String::new();
     let mut line = head.to_owned();
     let mut filled = false;
