@@ -96,18 +96,7 @@ pub(super) fn hanging(head: &str, indent: usize, pieces: &[String]) -> String {
 /// Words of a text as lines that fit, as [`list`] does; a text that needs more than `most` lines is cut.
 pub(super) fn paragraph(head: &str, text: &str, most: usize, style: Style) -> String {
     let indent = width(head);
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let Some(line) = lines.last_mut() else { break };
-        if !line.is_empty() && indent + width(line) + 1 + width(word) > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
+    let mut lines = fill(text, indent, indent);
     let cut = lines.len() > most;
     lines.truncate(most);
     let mut text = String::new();
@@ -122,6 +111,26 @@ pub(super) fn paragraph(head: &str, text: &str, most: usize, style: Style) -> St
         text.push('\n');
     }
     text
+}
+
+/// Words of a text as lines that fit behind what stands before the first line and before the others. A word that fits
+/// nowhere has a line of its own.
+pub(super) fn fill(text: &str, first: usize, others: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut before = first;
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if !line.is_empty() && before + width(line) + 1 + width(word) > COLUMNS {
+            lines.push(word.to_owned());
+            before = others;
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
