@@ -164,7 +164,7 @@ impl Totals {
     /// MACs a sample and in all; one figure where the two are the same.
     pub(super) fn macs(&self) -> String {
         let a_sample = match (self.macs, self.batch) {
-            (Some(macs), Some(batch)) if batch > 1 && macs % batch == 0 => Some(macs / batch),
+            (Some(macs), Some(batch)) if batch > 1 && macs > 0 && macs % batch == 0 => Some(macs / batch),
             _ => None,
         };
         match a_sample {
