@@ -1,5 +1,7 @@
 //! The program as users run it: exit status, streams, pipes, colour, configuration.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,7 @@
 //! The explain pages keep their word: an example in ONNX text raises the code of its page, the fix does not.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use dlcost::diagnostics::{Code, Level};
