@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::diagnostics::selector::nearest;
 use crate::engine::Mode;
+use crate::ir::dim::{Dim, Symbol, SymbolKind};
 
 /// Options of `check` that are specified and that this version does not act on. They are refused by name, so that
 /// nobody takes a report for an answer to a question that it did not hear.
@@ -136,50 +137,59 @@ pub fn batch(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Splits `NAME=EXPR` at the last `=`: names of dims may hold one, expressions never do.
+/// Splits `NAME=EXPR` at the last `=` behind which an expression stands: names may hold one too.
 ///
 /// # Errors
-/// Name or expression is missing.
+/// The name is missing or the expression is none.
 pub fn dim(text: &str) -> Result<(String, String), String> {
-    let (name, expression) = text.rsplit_once('=').ok_or_else(|| format!("'{text}' is not of the form NAME=EXPR"))?;
-    if name.is_empty() {
-        return Err(format!("'{text}' has no name before '='"));
-    }
-    Ok((name.to_owned(), dim_expression(expression)?))
+    named(text, "NAME=EXPR", dim_expression)
 }
 
-/// Checks the text of a dim expression as far as the alphabet goes.
+/// Splits `NAME=2x3x224x224` at the last `=` behind which dims stand. See [`dims`]; none make a scalar.
 ///
 /// # Errors
-/// The text is empty or holds a character that no expression has.
+/// The name is missing or a dim is not one.
+pub fn input_shape(text: &str) -> Result<(String, Vec<String>), String> {
+    named(text, "NAME=2x3x224x224", dims)
+}
+
+/// Splits at the last `=` behind which `read` finds a value.
+fn named<T>(text: &str, form: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<(String, T), String> {
+    let mut problem = None;
+    for (index, _) in text.rmatch_indices('=') {
+        let (name, value) = (text.get(..index).unwrap_or_default(), text.get(index + 1..).unwrap_or_default());
+        match read(value) {
+            Ok(_) if name.is_empty() => return Err(format!("'{text}' has no name before '='")),
+            Ok(value) => return Ok((name.to_owned(), value)),
+            // What is wrong with the shortest value is what somebody wants to hear.
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    Err(problem.unwrap_or_else(|| format!("'{text}' is not of the form {form}")))
+}
+
+/// Checks a dim expression; it may name any symbol, as which ones there are depends on the model.
+///
+/// # Errors
+/// The text does not follow the grammar, or is a negative number.
 pub fn dim_expression(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("a dim is empty; give a number or an expression such as 2*seq".to_owned());
     }
-    if let Some(stray) = text.chars().find(|c| c.is_control() || matches!(c, '=' | '[' | ']' | '{' | '}' | '"')) {
-        return Err(format!("{stray:?} cannot stand in a dim"));
+    let any = |name: &str| Some(Dim::from(&Symbol::new(name, SymbolKind::Free, 0, None)));
+    let dim = Dim::parse(text, &any).map_err(|error| format!("'{text}' is not a dim: {error}"))?;
+    match dim.as_const() {
+        Some(number) if number < 0 => Err(format!("a dim cannot be {number}")),
+        _ => Ok(text.to_owned()),
     }
-    Ok(text.to_owned())
-}
-
-/// Splits `NAME=2x3x224x224` at the last `=`. See [`dims`] for the dims; none make a scalar.
-///
-/// # Errors
-/// The name is missing or a dim is not one.
-pub fn input_shape(text: &str) -> Result<(String, Vec<String>), String> {
-    let (name, shape) = text.rsplit_once('=').ok_or_else(|| format!("'{text}' is not of the form NAME=2x3x224x224"))?;
-    if name.is_empty() {
-        return Err(format!("'{text}' has no name before '='"));
-    }
-    Ok((name.to_owned(), dims(shape)?))
 }
 
 /// The dims of a shape as text.
 ///
 /// In brackets (`[batch,max_len,8]`), or where a comma or `×` stands outside parentheses, those separate. Otherwise an
-/// `x` separates where a digit or a parenthesis touches it (`batchx3x224`, `2xseq`, `(seq+1)x8`), so that names keep
-/// the `x` between their letters (`max_len`); the `x` of `max(` is part of it. Empty text is a scalar.
+/// `x` separates where a digit, a parenthesis or a backquote touches it (`batchx3x224`, `2xseq`, `(seq+1)x8`), so that
+/// names keep the `x` between their letters (`max_len`); the `x` of `max(` is part of it. Empty text is a scalar.
 ///
 /// # Errors
 /// A dim is empty or holds a character that no dim has.
@@ -204,8 +214,8 @@ fn is_times(before: &str, c: char, after: &str) -> bool {
     if right.starts_with('(') && left.ends_with("ma") && !left.trim_end_matches("ma").ends_with(is_word) {
         return false;
     }
-    left.ends_with(|c: char| c.is_ascii_digit() || c == ')')
-        || right.starts_with(|c: char| c.is_ascii_digit() || c == '(')
+    left.ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '`'))
+        || right.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '(' | '`'))
         || (before.len() != left.len() && after.len() != right.len())
 }
 
@@ -213,21 +223,26 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Splits where `separates(before, character, after)` holds outside parentheses.
+/// Splits where `separates(before, character, after)` holds, outside parentheses and names in backquotes.
 fn split(text: &str, separates: impl Fn(&str, char, &str) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
     let mut depth = 0_i32;
+    let mut quoted = false;
+    let mut escaped = false;
     for (index, c) in text.char_indices() {
+        let literal = escaped;
+        escaped = quoted && c == '\\' && !literal;
         match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
+            '`' if !literal => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => depth -= 1,
             _ => {}
         }
         let end = index + c.len_utf8();
         let before = text.get(start..index).unwrap_or_default();
         let after = text.get(end..).unwrap_or_default();
-        if depth == 0 && separates(before, c, after) {
+        if depth == 0 && !quoted && separates(before, c, after) {
             parts.push(before);
             start = end;
         }
@@ -318,9 +333,12 @@ mod tests {
         assert_eq!(shape("batch,max_len,8"), ["batch", "max_len", "8"]);
         assert_eq!(shape("[max2]"), ["max2"]);
         assert_eq!(shape("2×3"), ["2", "3"]);
+        assert_eq!(shape("`a x 3`x`b(`"), ["`a x 3`", "`b(`"]);
         assert!(shape("").is_empty() && shape("[]").is_empty());
         assert!(dims("2x").is_err());
         assert!(dims("2xx3").is_err());
+        assert!(dims("-1x3").unwrap_err().contains("cannot be -1"));
+        assert!(dims("2x?").unwrap_err().contains("'?' is not a dim"));
     }
 
     #[test]

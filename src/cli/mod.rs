@@ -31,7 +31,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Check(check::Arguments),
+    Check(Box<check::Arguments>),
     Explain(explain::Arguments),
     Init(init::Arguments),
     Schema(schema::Arguments),
@@ -88,7 +88,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Check(arguments) => {
             let levels = matches.subcommand_matches("check").map(check::levels).unwrap_or_default();
-            check::run(arguments, levels)
+            check::run(*arguments, levels)
         }
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

@@ -84,7 +84,9 @@ impl Reader {
                 other if MODEL_KEYS.contains(&other) || OUTPUT_KEYS.contains(&other) => {
                     return Err(Wrong::at(key.span(), format!("'{other}' belongs under [defaults]")));
                 }
-                other => return Err(Wrong::at(key.span(), unknown("section", other, SECTIONS.iter().copied()))),
+                other => {
+                    return Err(Wrong::at(key.span(), unknown("section", other, SECTIONS.iter().copied())));
+                }
             }
         }
         Ok(config)

@@ -33,7 +33,7 @@ fn summary(model: &Model) -> String {
         plural(graph.nodes, "node"),
         format!("{} parameters", count(graph.parameters.total)),
     ];
-    parts.extend(totals.macs());
+    parts.push(totals.macs());
     parts.push(mode_word(&model.target.mode).to_owned());
     let assumed: Vec<String> = model
         .assumptions
@@ -71,4 +71,17 @@ pub(super) fn inside(place: &Location) -> String {
         Some(format!("{kind} {}", printable(name)))
     });
     named.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+
+    #[test]
+    fn models_and_diagnostics_take_a_line_each() {
+        let mut out = Vec::new();
+        write(&sample::report(), &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
 }

@@ -1,12 +1,12 @@
 //! The report for people: what was assumed, the numbers people decide by, the layers, then what is wrong.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use super::concise::inside;
 use super::table::{self, Column};
-use super::text::{list, paragraph, printable};
+use super::text::{COLUMNS, fill, hanging, list, paragraph, printable, shorten, width};
 use super::units::{UNKNOWN, bytes, bytes_or_unknown, count, count_or_unknown, of_unit, plural};
 use super::{Ink, Style, snippet};
 use crate::diagnostics::Level;
@@ -35,25 +35,42 @@ pub fn write_diagnostics(report: &Report, style: Style, out: &mut dyn Write) -> 
     report.models.iter().try_for_each(|model| write_findings(model, &mut explained, style, out))
 }
 
+/// Findings of one code that are shown for one model; the others are counted.
+const MOST_OF_A_CODE: usize = 5;
+
 fn write_findings<'r>(
     model: &'r Model,
     explained: &mut HashSet<&'r str>,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
     for finding in &model.diagnostics {
-        let first = explained.insert(finding.code.as_str());
-        out.write_all(finding_text(finding, &model.path, first, style).as_bytes())?;
-        writeln!(out)?;
+        *numbers.entry(&finding.code).or_default() += 1;
+    }
+    let mut shown: HashMap<&str, usize> = HashMap::new();
+    for finding in &model.diagnostics {
+        let shown = shown.entry(&finding.code).or_default();
+        *shown += 1;
+        let number = numbers.get(finding.code.as_str()).copied().unwrap_or_default();
+        // One finding more takes less room than the line that counts it.
+        if *shown <= MOST_OF_A_CODE || number == MOST_OF_A_CODE + 1 {
+            let first = explained.insert(finding.code.as_str());
+            out.write_all(finding_text(finding, &model.path, first, style).as_bytes())?;
+            writeln!(out)?;
+        } else if *shown == MOST_OF_A_CODE + 1 {
+            let more = number - MOST_OF_A_CODE;
+            writeln!(out, "{more} more of {} {}; --format concise lists them\n", finding.code, finding.name)?;
+        }
     }
     Ok(())
 }
 
 /// Everything about a model but its diagnostics.
 fn model_text(model: &Model, top: usize, style: Style) -> String {
-    let path = style.paint(Ink::Strong, &printable(&model.path));
+    let path = printable(&model.path);
     let Some(graph) = &model.graph else {
-        return format!("{path}  no model that can be read\n");
+        return format!("{}  no model that can be read\n", style.paint(Ink::Strong, &path));
     };
     let totals = Totals::of(model, graph, style);
     let mut head = vec![
@@ -61,8 +78,11 @@ fn model_text(model: &Model, top: usize, style: Style) -> String {
         plural(graph.nodes, "node"),
         format!("{} parameters", count(graph.parameters.total)),
     ];
-    head.extend(totals.macs());
-    let mut text = format!("{path}  {}\n", head.join(", "));
+    head.push(totals.macs());
+    // Lines are filled without colour, which takes no columns.
+    let head = hanging(&format!("{path}  "), 2, &head);
+    let mut text =
+        head.strip_prefix(&*path).map_or_else(|| head.clone(), |rest| style.paint(Ink::Strong, &path) + rest);
     text.push_str(&target_lines(model));
     text.push('\n');
     text.push_str(&totals_block(model, graph, &totals, style));
@@ -86,11 +106,14 @@ fn target_lines(model: &Model) -> String {
     if let Some(batch) = model.target.batch {
         holds.push(format!("batch {batch}"));
     }
-    for (name, value) in model.target.dims.iter().take(MOST_DIMS) {
+    // A dim that is called batch has been said.
+    let dims: Vec<_> =
+        model.target.dims.iter().filter(|(name, value)| *name != "batch" || **value != model.target.batch).collect();
+    for &(name, value) in dims.iter().take(MOST_DIMS) {
         let value = value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
         holds.push(format!("{} = {value}", printable(name)));
     }
-    let more = model.target.dims.len().saturating_sub(MOST_DIMS);
+    let more = dims.len().saturating_sub(MOST_DIMS);
     if more > 0 {
         holds.push(format!("{more} more dims"));
     }
@@ -139,17 +162,20 @@ impl Totals {
     }
 
     /// MACs a sample and in all; one figure where the two are the same.
-    pub(super) fn macs(&self) -> Vec<String> {
-        let all = self.marked(of_unit(self.macs, "MACs"));
+    pub(super) fn macs(&self) -> String {
         let a_sample = match (self.macs, self.batch) {
-            (Some(macs), Some(batch)) if batch > 1 && macs % batch == 0 => Some(macs / batch),
+            (Some(macs), Some(batch)) if batch > 1 && macs > 0 && macs % batch == 0 => Some(macs / batch),
             _ => None,
         };
         match a_sample {
             Some(macs) => {
-                vec![format!("{} a sample", self.marked(of_unit(Some(macs), "MACs"))), format!("{all} in all")]
+                format!(
+                    "{} a sample and {} in all",
+                    self.marked(of_unit(Some(macs), "MACs")),
+                    of_unit(self.macs, "MACs")
+                )
             }
-            None => vec![all],
+            None => self.marked(of_unit(self.macs, "MACs")),
         }
     }
 }
@@ -214,12 +240,16 @@ fn coverage_line(graph: &Graph) -> String {
     let coverage = &graph.coverage;
     let mut parts = Vec::new();
     if coverage.layers_not_counted > 0 {
-        let of = plural(graph.layers, "layer");
-        parts.push(format!("{} of {of} without a cost, so the totals are too low", coverage.layers_not_counted));
+        parts.push(format!("{} of {} without a cost", coverage.layers_not_counted, plural(graph.layers, "layer")));
     }
     if coverage.layers_at_bound > 0 {
         let macs = of_unit(coverage.macs_at_bound, "MACs");
         parts.push(format!("{} at an upper bound ({macs})", plural(coverage.layers_at_bound, "layer")));
+    }
+    match (coverage.layers_not_counted > 0, coverage.layers_at_bound > 0) {
+        (true, false) => parts.push("so the totals are too low".to_owned()),
+        (true, true) => parts.push("so the totals are no bounds in either direction".to_owned()),
+        _ => {}
     }
     if parts.is_empty() { String::new() } else { list(&head("coverage"), &parts) }
 }
@@ -292,12 +322,16 @@ fn finding_text(finding: &Finding, path: &str, explain: bool, style: Style) -> S
         Level::Warning => Ink::Warning,
         Level::Note => Ink::Note,
     };
-    let kind = format!("{}[{} {}]", finding.level, finding.code, finding.name);
-    let message = style.paint(Ink::Strong, &printable(&finding.message));
-    let mut text = format!("{}: {message}\n", style.paint(ink, &kind));
+    let kind = format!("{}[{} {}]:", finding.level, finding.code, finding.name);
+    let message = fill(&printable(&finding.message), width(&kind) + 1, 2);
+    let message: Vec<String> = message.iter().map(|line| style.paint(Ink::Strong, line)).collect();
+    let mut text = format!("{} {}\n", style.paint(ink, &kind), message.join("\n  "));
     let first = finding.places.first();
     let title = first.map_or_else(|| printable(path).into_owned(), place_text);
-    let drawing = finding.excerpt.as_ref().map_or_else(String::new, |excerpt| snippet::draw(excerpt, &title, style));
+    let drawing = finding.excerpt.as_ref().map_or_else(String::new, |excerpt| {
+        // The path stands whole above, so the border may shorten it.
+        snippet::draw(excerpt, &shorten(&title, COLUMNS - 12, style), style)
+    });
     if drawing.is_empty() {
         text.push_str(&format!("  --> {title}\n"));
     } else {
@@ -307,7 +341,9 @@ fn finding_text(finding: &Finding, path: &str, explain: bool, style: Style) -> S
         text.push_str(&format!("  also: {}\n", place_text(place)));
     }
     let mut line = |name: &str, content: &str| {
-        text.push_str(&format!("  {} {content}\n", style.paint(Ink::Note, &format!("{name}:"))));
+        let lines = fill(content, name.len() + 4, name.len() + 4);
+        let lines = lines.join(&format!("\n{}", " ".repeat(name.len() + 4)));
+        text.push_str(&format!("  {} {lines}\n", style.paint(Ink::Note, &format!("{name}:"))));
     };
     for note in &finding.notes {
         line("note", &printable(note));
@@ -351,4 +387,67 @@ fn summary_line(summary: &Summary, style: Style) -> String {
         parts.push("nothing found".to_owned());
     }
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+
+    fn rendered(report: &Report, style: Style) -> String {
+        let mut out = Vec::new();
+        write(report, 2, style, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_report_reads_from_assumptions_to_diagnostics() {
+        insta::assert_snapshot!(rendered(&sample::report(), Style::PLAIN));
+    }
+
+    #[test]
+    fn lines_fit_and_names_cannot_steer_the_terminal() {
+        for unicode in [true, false] {
+            let text = rendered(&sample::report(), Style { color: false, unicode });
+            assert!(!text.contains('\u{1b}'));
+            assert!(text.lines().all(|line| width(line) <= COLUMNS), "{text}");
+            assert_eq!(text.contains('╭'), unicode);
+        }
+        assert!(rendered(&sample::report(), Style { color: true, unicode: true }).contains("\u{1b}[1;33mwarning["));
+    }
+
+    #[test]
+    fn many_findings_of_one_code_are_counted() {
+        let mut report = sample::report();
+        let finding = report.models[1].diagnostics[0].clone();
+        for (number, shown, counted) in [(6, 6, None), (9, 5, Some("4 more of DL0110 syntax-error"))] {
+            report.models[1].diagnostics = vec![finding.clone(); number];
+            let text = rendered(&report, Style::PLAIN);
+            assert_eq!(text.matches("error[DL0110").count(), shown);
+            assert!(counted.is_none_or(|line| text.contains(line)));
+        }
+    }
+
+    #[test]
+    fn bounds_are_marked() {
+        let coverage =
+            |layers_not_counted, layers_at_bound| Coverage { layers_not_counted, layers_at_bound, macs_at_bound: None };
+        assert_eq!(mark(&coverage(0, 0), Style::PLAIN), "");
+        assert_eq!(mark(&coverage(1, 0), Style::PLAIN), "at least ");
+        assert_eq!(mark(&coverage(0, 1), Style::PLAIN), "≤ ");
+        assert_eq!(mark(&coverage(1, 1), Style::PLAIN), "about ");
+    }
+
+    #[test]
+    fn layers_without_a_figure_come_last_and_ties_keep_the_order() {
+        let layers = [
+            sample::layer("unknown", None, Some(9)),
+            sample::layer("small", Some(0), Some(1)),
+            sample::layer("first", Some(5), Some(1)),
+            sample::layer("second", Some(5), Some(1)),
+        ];
+        let text = layers_block(&layers, 10, Style::PLAIN);
+        let order: Vec<&str> = text.lines().skip(2).filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(order, ["first", "second", "small", "unknown"]);
+    }
 }

@@ -3,6 +3,8 @@
 pub mod concise;
 pub mod human;
 pub mod json;
+#[cfg(test)]
+pub(crate) mod sample;
 mod snippet;
 mod table;
 mod text;

@@ -66,7 +66,11 @@ fn take(characters: impl Iterator<Item = char>, most: usize) -> String {
 
 /// Joins pieces with `, ` into lines that fit; the first line starts with `head`, the others are indented as far.
 pub(super) fn list(head: &str, pieces: &[String]) -> String {
-    let indent = width(head);
+    hanging(head, width(head), pieces)
+}
+
+/// As [`list`], with another indent for all lines but the first.
+pub(super) fn hanging(head: &str, indent: usize, pieces: &[String]) -> String {
     let mut text = String::new();
     let mut line = head.to_owned();
     let mut filled = false;
@@ -92,18 +96,7 @@ pub(super) fn list(head: &str, pieces: &[String]) -> String {
 /// Words of a text as lines that fit, as [`list`] does; a text that needs more than `most` lines is cut.
 pub(super) fn paragraph(head: &str, text: &str, most: usize, style: Style) -> String {
     let indent = width(head);
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let Some(line) = lines.last_mut() else { break };
-        if !line.is_empty() && indent + width(line) + 1 + width(word) > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
+    let mut lines = fill(text, indent, indent);
     let cut = lines.len() > most;
     lines.truncate(most);
     let mut text = String::new();
@@ -118,6 +111,26 @@ pub(super) fn paragraph(head: &str, text: &str, most: usize, style: Style) -> St
         text.push('\n');
     }
     text
+}
+
+/// Words of a text as lines that fit behind what stands before the first line and before the others. A word that fits
+/// nowhere has a line of its own.
+pub(super) fn fill(text: &str, first: usize, others: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut before = first;
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if !line.is_empty() && before + width(line) + 1 + width(word) > COLUMNS {
+            lines.push(word.to_owned());
+            before = others;
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn three_digits(magnitude: u128, divisor: u128, last: bool) -> Option<String> {
     let (whole, rest) = (magnitude / divisor, magnitude % divisor);
     let decimals = match whole {
         // 0.98 MiB has as many digits as 980 KiB.
-        0 | 1..10 => 2_u32,
+        0..10 => 2_u32,
         10..100 => 1,
         _ => 0,
     };
@@ -83,7 +83,7 @@ fn three_digits(magnitude: u128, divisor: u128, last: bool) -> Option<String> {
         return None;
     }
     let (whole, fraction) = (rounded / scale, rounded % scale);
-    let exact = magnitude % divisor == 0;
+    let exact = magnitude.is_multiple_of(divisor);
     Some(match decimals {
         _ if exact => whole.to_string(),
         0 => whole.to_string(),

@@ -189,4 +189,15 @@ mod tests {
             assert!(description(&schema, node).is_some_and(|text| !text.is_empty()), "{key}");
         }
     }
+
+    #[test]
+    fn a_report_follows_the_schema() {
+        let validator = jsonschema::validator_for(&of_report()).unwrap();
+        let report = serde_json::to_string(&crate::render::sample::report()).unwrap();
+        let mut report: Value = serde_json::from_str(&report).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+        report["models"][0]["graph"]["macs"] = "many".into();
+        assert!(!validator.is_valid(&report));
+    }
 }

@@ -1,0 +1,160 @@
+//! A report with a bit of everything, for tests.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostics::{Code, Level};
+use crate::report::{
+    Assumption, Coverage, Excerpt, Extent, Finding, Graph, Layer, Location, Model, Parameters, Passes, Port, Producer,
+    Program, Report, SCHEMA, Summary, Target, TensorType,
+};
+
+/// Two models, of which one could not be read.
+pub(crate) fn report() -> Report {
+    Report {
+        schema: SCHEMA.to_owned(),
+        dlcost: Program { version: "0.1.0".to_owned(), predictors: None },
+        models: vec![good(), broken()],
+        summary: Summary { files: 2, errors: 1, warnings: 1, notes: 1 },
+    }
+}
+
+pub(crate) fn layer(key: &str, macs: Option<i128>, bytes: Option<i128>) -> Layer {
+    Layer {
+        key: key.to_owned(),
+        scope: String::new(),
+        name: key.to_owned(),
+        op: "Conv".to_owned(),
+        class: None,
+        place: Location { file: "m.onnx".to_owned(), node: Some(key.to_owned()), ..Location::default() },
+        output_shape: Some([32, 64, 56, 56].map(Extent::Number).to_vec()),
+        parameters: 4096,
+        macs,
+        flops: Passes { forward: macs.map(|macs| macs * 2), backward: macs.map(|macs| macs * 4) },
+        bytes,
+        repeats: Some(1),
+        at_bound: false,
+        time_ms: None,
+        share: None,
+        saved_bytes: None,
+        bound: None,
+        kernels: None,
+        model: None,
+        in_domain: None,
+    }
+}
+
+fn good() -> Model {
+    let long = format!("/backbone/{}/conv", "stage/".repeat(30));
+    let symbolic = vec![Extent::Symbolic("batch".to_owned()), Extent::Number(3), Extent::Symbolic("2*side".to_owned())];
+    Model {
+        path: "m.onnx".to_owned(),
+        format: Some("onnx".to_owned()),
+        name: "net".to_owned(),
+        producer: Producer {
+            name: "pytorch".to_owned(),
+            version: "2.9".to_owned(),
+            ir_version: Some(8),
+            opsets: BTreeMap::from([("ai.onnx".to_owned(), 17)]),
+        },
+        target: Target {
+            mode: "train".to_owned(),
+            batch: Some(32),
+            global_batch: Some(32),
+            dims: BTreeMap::from([("batch".to_owned(), Some(32)), ("side".to_owned(), None)]),
+            ..Target::default()
+        },
+        assumptions: vec![
+            Assumption { key: "mode".to_owned(), value: "train".to_owned(), why: "nothing said".to_owned() },
+            Assumption { key: "dim batch".to_owned(), value: "32".to_owned(), why: "training".to_owned() },
+        ],
+        graph: Some(Graph {
+            nodes: 122,
+            layers: 121,
+            parameters: Parameters {
+                total: 25_610_152,
+                trainable: 25_557_032,
+                non_trainable: 53_120,
+                constants: 4,
+                bytes: 102_442_450,
+            },
+            macs: Some(9_007_199_254_740_993 * 32),
+            macs_formula: Some("9007199254740993*batch".to_owned()),
+            flops: Passes { forward: Some(18_014_398_509_481_986 * 32), backward: None },
+            bytes: Some(i128::from(u64::MAX) * 4),
+            symbols: vec!["batch".to_owned(), "side".to_owned()],
+            coverage: Coverage { layers_not_counted: 1, layers_at_bound: 0, macs_at_bound: Some(0) },
+        }),
+        inputs: vec![Port { name: "x".to_owned(), dtype: Some("float".to_owned()), shape: Some(symbolic.clone()) }],
+        outputs: vec![Port { name: "y".to_owned(), dtype: None, shape: None }],
+        layers: vec![
+            layer("a", Some(1000), Some(1 << 20)),
+            Layer { at_bound: true, ..layer(&long, Some(4_110_417_920), Some(1_234_567)) },
+            Layer {
+                op: "com.example.Strange".to_owned(),
+                parameters: 0,
+                output_shape: None,
+                ..layer("層/é", None, None)
+            },
+        ],
+        diagnostics: vec![shape_warning()],
+        tensors: Some(BTreeMap::from([(
+            "x".to_owned(),
+            TensorType { dtype: Some("float".to_owned()), shape: Some(symbolic), upper_bound: None },
+        )])),
+        ..Model::default()
+    }
+}
+
+fn shape_warning() -> Finding {
+    let code = Code::DeclaredShapeWrong;
+    Finding {
+        code: code.number().to_owned(),
+        name: code.name().to_owned(),
+        level: Level::Warning,
+        message: "y is declared 2×3 and computed 2×4".to_owned(),
+        places: vec![
+            Location {
+                file: "m.onnx".to_owned(),
+                graph: Some("main".to_owned()),
+                node: Some("relu".to_owned()),
+                tensor: Some("y".to_owned()),
+                byte_range: Some([17, 42]),
+                ..Location::default()
+            },
+            Location { file: "m.onnx".to_owned(), line: Some(3), column: Some(1), ..Location::default() },
+        ],
+        help: Some("remove the declaration".to_owned()),
+        notes: vec!["the computed shape is used".to_owned()],
+        excerpt: Some(Excerpt {
+            first_line: 6,
+            text: "a = Abs (x)\ny = Relu (a)\n".to_owned(),
+            range: 12..13,
+            label: "2×4".to_owned(),
+        }),
+    }
+}
+
+fn broken() -> Model {
+    let code = Code::SyntaxError;
+    let finding = Finding {
+        code: code.number().to_owned(),
+        name: code.name().to_owned(),
+        level: Level::Error,
+        message: "expected a name, found \u{1b}[31m".to_owned(),
+        places: vec![Location {
+            file: "bad.onnxtxt".to_owned(),
+            line: Some(7),
+            column: Some(3),
+            ..Location::default()
+        }],
+        help: None,
+        notes: Vec::new(),
+        excerpt: None,
+    };
+    Model {
+        path: "bad.onnxtxt".to_owned(),
+        target: Target { mode: "train".to_owned(), ..Target::default() },
+        diagnostics: vec![finding],
+        ..Model::default()
+    }
+}
