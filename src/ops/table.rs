@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv, conv_transpose, detection, dropout, einsum, expand, gather, gemm, layer_norm, matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, nonzero, normalization, one_hot, pad, pool, quantize, range, recurrent, reduce, reshape, rotary, scatter, sequence, shape_of, slice, softmax, split, squeeze, topk, transpose, unary};
+use super::{Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv, conv_transpose, detection, dropout, einsum, expand, gather, gemm, layer_norm, matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, nonzero, normalization, one_hot, pad, pool, quantize, random, range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, slice, softmax, split, squeeze, topk, transpose, unary};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -58,6 +58,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Acos", [1, 1], 1, unary::unary),
     onnx("Acosh", [1, 1], 1, unary::unary),
     onnx("Add", [2, 2], 1, binary::binary),
+    onnx("AffineGrid", [2, 2], 1, sample::affine_grid),
     onnx("And", [2, 2], 1, binary::binary),
     onnx("ArgMax", [1, 1], 1, reduce::arg_extreme),
     onnx("ArgMin", [1, 1], 1, reduce::arg_extreme),
@@ -68,6 +69,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Attention", [3, 7], 4, attention::attention),
     onnx("AveragePool", [1, 1], 1, pool::average_pool),
     onnx("BatchNormalization", [5, 5], 5, batch_norm::batch_norm),
+    onnx("Bernoulli", [1, 1], 1, random::bernoulli),
     onnx("BitCast", [1, 1], 1, cast::bit_cast),
     onnx("BitShift", [2, 2], 1, binary::binary),
     onnx("BitwiseAnd", [2, 2], 1, binary::binary),
@@ -80,6 +82,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Celu", [1, 1], 1, unary::unary),
     onnx("CenterCropPad", [2, 2], 1, pad::center_crop_pad),
     onnx("Clip", [1, 3], 1, unary::clip),
+    onnx("Col2Im", [3, 3], 1, sample::col2im),
     onnx("Compress", [2, 2], 1, nonzero::compress),
     onnx("Concat", [1, MANY], 1, concat::concat),
     onnx("ConcatFromSequence", [1, 1], 1, sequence::sequence),
@@ -118,6 +121,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("GlobalMaxPool", [1, 1], 1, pool::global_max_pool),
     onnx("Greater", [2, 2], 1, binary::binary),
     onnx("GreaterOrEqual", [2, 2], 1, binary::binary),
+    onnx("GridSample", [2, 2], 1, sample::grid_sample),
     onnx("GroupNormalization", [3, 3], 1, normalization::group_norm),
     onnx("HardSigmoid", [1, 1], 1, unary::unary),
     onnx("HardSwish", [1, 1], 1, unary::unary),
@@ -149,6 +153,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Mish", [1, 1], 1, unary::unary),
     onnx("Mod", [2, 2], 1, binary::binary),
     onnx("Mul", [2, 2], 1, binary::binary),
+    onnx("Multinomial", [1, 1], 1, random::multinomial),
     onnx("Neg", [1, 1], 1, unary::unary),
     onnx("NonMaxSuppression", [2, 5], 1, detection::non_max_suppression),
     onnx("NonZero", [1, 1], 1, nonzero::non_zero),
@@ -166,6 +171,10 @@ pub const ENTRIES: &[Entry] = &[
     onnx("QuantizeLinear", [2, 3], 1, quantize::quantize),
     onnx("RMSNormalization", [2, 2], 1, layer_norm::rms_norm),
     onnx("RNN", [3, 6], 2, recurrent::rnn),
+    onnx("RandomNormal", [0, 0], 1, random::random),
+    onnx("RandomNormalLike", [1, 1], 1, random::random_like),
+    onnx("RandomUniform", [0, 0], 1, random::random),
+    onnx("RandomUniformLike", [1, 1], 1, random::random_like),
     onnx("Range", [3, 3], 1, range::range),
     onnx("Reciprocal", [1, 1], 1, unary::unary),
     onnx("ReduceL1", [1, 2], 1, reduce::reduce),
@@ -180,6 +189,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("ReduceSumSquare", [1, 2], 1, reduce::reduce),
     onnx("Relu", [1, 1], 1, unary::unary),
     onnx("Reshape", [1, 2], 1, reshape::reshape),
+    onnx("Resize", [1, 4], 1, resize::resize),
     onnx("ReverseSequence", [2, 2], 1, one_hot::reverse_sequence),
     onnx("RoiAlign", [3, 3], 1, detection::roi_align),
     onnx("RotaryEmbedding", [3, 4], 1, rotary::rotary),
@@ -226,6 +236,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Trilu", [1, 2], 1, one_hot::trilu),
     onnx("Unique", [1, 1], 4, topk::unique),
     onnx("Unsqueeze", [1, 2], 1, squeeze::unsqueeze),
+    onnx("Upsample", [1, 2], 1, resize::upsample).withdrawn(10),
     onnx("Where", [3, 3], 1, binary::select),
     onnx("Xor", [2, 2], 1, binary::binary),
     microsoft("Attention", [2, 7], 2, microsoft_attention::projected_attention),
