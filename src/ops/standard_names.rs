@@ -205,18 +205,3 @@ pub const STANDARD_NAMES: &[&str] = &[
     "Where",
     "Xor",
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_sorted_so_that_names_are_found() {
-        for pair in ENTRIES.windows(2) {
-            let [a, b] = [(pair[0].domain, pair[0].name), (pair[1].domain, pair[1].name)];
-            assert!(a < b, "{a:?} stands before {b:?}");
-        }
-        assert!(find("ai.onnx", "Add").is_some_and(|entry| entry.domain.is_empty()));
-        assert!(find("", "Nothing").is_none());
-    }
-}
