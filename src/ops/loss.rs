@@ -72,7 +72,6 @@ impl Operator for Loss {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::ir::element_type::ElementType;
     use crate::ops::testing::{dims, float, op, typed};
 

@@ -31,6 +31,7 @@ pub mod microsoft_attention;
 pub mod microsoft_fused;
 pub mod microsoft_matmul_nbits;
 pub mod microsoft_quantized;
+mod ml;
 mod nonzero;
 pub mod normalization;
 mod one_hot;

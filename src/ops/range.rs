@@ -24,7 +24,7 @@ impl Operator for Range {
                 return Err(Fault::shape(format!("{name} must be a scalar, it has shape {shape}")));
             }
         }
-        let mut scalar = |input| cx.tensor(input).and_then(|tensor| tensor.single()).unwrap_or(Scalar::Unknown);
+        let scalar = |input| cx.tensor(input).and_then(|tensor| tensor.single()).unwrap_or(Scalar::Unknown);
         let (start, limit, delta) = (scalar(0), scalar(1), scalar(2));
         if scalar::truth(&delta) == Some(false) {
             return Err(Fault::shape("delta is 0, allowed is any other number"));

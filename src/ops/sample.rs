@@ -158,7 +158,6 @@ impl Operator for Col2Im {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::ops::testing::{float, ints, op};
 
     #[test]

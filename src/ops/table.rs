@@ -1,6 +1,6 @@
 //! The table of operators: which names of which domain and version make which operator.
 
-use super::{Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv, conv_transpose, detection, dropout, einsum, expand, gather, gemm, layer_norm, loss, matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, nonzero, normalization, one_hot, pad, pool, quantize, random, range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, signal, slice, softmax, split, squeeze, text, topk, transpose, unary};
+use super::{Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv, conv_transpose, detection, dropout, einsum, expand, gather, gemm, layer_norm, loss, matmul, microsoft_attention, microsoft_fused, microsoft_matmul_nbits, microsoft_quantized, ml, nonzero, normalization, one_hot, pad, pool, quantize, random, range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, signal, slice, softmax, split, squeeze, text, topk, transpose, unary};
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -42,6 +42,10 @@ const fn microsoft(
 
 const fn nchwc(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
     Entry { domain: "com.microsoft.nchwc", ..onnx(name, inputs, max_outputs, build) }
+}
+
+const fn ml(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
+    Entry { domain: "ai.onnx.ml", ..onnx(name, inputs, max_outputs, build) }
 }
 
 impl Entry {
@@ -254,6 +258,24 @@ pub const ENTRIES: &[Entry] = &[
     onnx("Upsample", [1, 2], 1, resize::upsample).withdrawn(10),
     onnx("Where", [3, 3], 1, binary::select),
     onnx("Xor", [2, 2], 1, binary::binary),
+    ml("ArrayFeatureExtractor", [2, 2], 1, ml::columns),
+    ml("Binarizer", [1, 1], 1, ml::preprocess),
+    ml("CategoryMapper", [1, 1], 1, ml::mapper),
+    ml("DictVectorizer", [1, 1], 1, ml::columns),
+    ml("FeatureVectorizer", [1, MANY], 1, ml::columns),
+    ml("Imputer", [1, 1], 1, ml::preprocess),
+    ml("LabelEncoder", [1, 1], 1, ml::mapper),
+    ml("LinearClassifier", [1, 1], 2, ml::linear),
+    ml("LinearRegressor", [1, 1], 1, ml::linear),
+    ml("Normalizer", [1, 1], 1, ml::preprocess),
+    ml("OneHotEncoder", [1, 1], 1, ml::columns),
+    ml("SVMClassifier", [1, 1], 2, ml::support_vectors),
+    ml("SVMRegressor", [1, 1], 1, ml::support_vectors),
+    ml("Scaler", [1, 1], 1, ml::preprocess),
+    ml("TreeEnsemble", [1, 1], 1, ml::trees),
+    ml("TreeEnsembleClassifier", [1, 1], 2, ml::trees),
+    ml("TreeEnsembleRegressor", [1, 1], 1, ml::trees),
+    ml("ZipMap", [1, 1], 1, ml::zip_map),
     microsoft("Attention", [2, 7], 2, microsoft_attention::projected_attention),
     microsoft("BiasGelu", [2, 2], 1, microsoft_fused::bias_activation),
     microsoft("DequantizeLinear", [2, 3], 1, quantize::dequantize),
