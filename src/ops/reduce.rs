@@ -68,7 +68,8 @@ impl Operator for Reduce {
             Found::Unknown(count) => {
                 let shape = if self.keep {
                     let dims = input.dims().iter().enumerate();
-                    Some(dims.map(|(axis, dim)| cx.fresh_dim(0, axis, 0, Some(dim.clone()))).collect())
+                    // An axis without elements is reduced to one.
+                    Some(dims.map(|(axis, dim)| cx.fresh_dim(0, axis, 0, Some(dim.max(&Dim::ONE)))).collect())
                 } else {
                     let rank = count.and_then(|count| input.rank().checked_sub(count));
                     rank.map(|rank| cx.fresh_shape(0, rank))
@@ -251,6 +252,13 @@ mod tests {
         assert_eq!(op("ReduceMax").int("keepdims", 0).dims(&[data.clone()]), "scalar");
         assert_eq!(op("ReduceMax").int("noop_with_empty_axes", 1).dims(&[data.clone(), ints(&[])]), "2×3");
         assert_eq!(op("ReduceMax").dims(&[data, ints(&[])]), "1×1");
+    }
+
+    #[test]
+    fn unknown_axes_may_reduce_an_empty_axis_to_one() {
+        let facts = op("ReduceSum").run(&[float(&[2, 0]), typed(ElementType::Int64, &[1])]).unwrap();
+        let dims = facts[0].as_tensor().unwrap().shape.as_ref().unwrap().dims();
+        assert_eq!((dims[0].range().1, dims[1].range().1), (Some(2), Some(1)));
     }
 
     #[test]
