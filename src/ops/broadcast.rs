@@ -16,7 +16,19 @@ pub(super) fn merge(a: &Dim, b: &Dim) -> Option<Dim> {
         (Some(_), None) => Some(a.clone()),
         (None, Some(_)) => Some(b.clone()),
         (None, None) if a.is_eq(b) == Some(true) => Some(a.clone()),
-        (None, None) => Some(a.max(b)),
+        (None, None) => Some(larger(a, b)),
+    }
+}
+
+/// The larger dim. That of `N` and `min(N, 1024)`, as position tables give it, is `N`.
+fn larger(a: &Dim, b: &Dim) -> Dim {
+    let smaller = a.min(b);
+    if smaller == *b {
+        a.clone()
+    } else if smaller == *a {
+        b.clone()
+    } else {
+        a.max(b)
     }
 }
 
@@ -115,6 +127,9 @@ mod tests {
         assert_eq!(pair(&n, &shape(&[1])).unwrap(), n);
         let m = Shape::new(vec![free("M")]);
         assert_eq!(pair(&n, &m).unwrap(), Shape::new(vec![free("N").max(&free("M"))]));
+        let cut = Shape::new(vec![free("N").min(&Dim::constant(1024))]);
+        assert_eq!(pair(&n, &cut).unwrap(), n);
+        assert_eq!(pair(&cut, &n).unwrap(), n);
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn value(tensors: &[Option<&TensorFact>], shape: &Shape, axis: usize) -> Option<
         return None;
     }
     let full = |tensor: &&TensorFact| tensor.shape.as_ref().is_none_or(|shape| shape.elements().as_const() != Some(0));
-    let parts: Vec<_> = tensors.iter().copied().filter(|tensor| full(&tensor)).collect();
+    let parts: Vec<_> = tensors.iter().copied().filter(|tensor| full(tensor)).collect();
     let mut same = parts.iter().map(|tensor| values::uniform_of(tensor));
     if let Some(Some(first)) = same.next()
         && same.all(|other| other.as_ref() == Some(&first))

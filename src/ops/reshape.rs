@@ -132,14 +132,15 @@ fn solve(cx: &mut InferCx<'_>, targets: &[Target], input: &Shape) -> Result<Shap
         return Err(Fault::shape("the target holds -1 beside a dim of 0, so that -1 stands for no certain number"));
     }
     let solved = if unknown + rest == 1 { divide(&left, &known, targets, input)? } else { None };
-    let elements = input.elements();
+    // Beside a dim of 0 another may have any size.
+    let bound = Some(input.elements()).filter(|elements| elements.range().0.is_some_and(|lo| lo >= 1));
     let mut dims = Vec::with_capacity(targets.len());
     for (axis, target) in targets.iter().enumerate() {
         dims.push(match target {
             Target::Known(dim) | Target::Copied(dim) => dim.clone(),
             Target::Rest | Target::Unknown => match &solved {
                 Some(dim) => dim.clone(),
-                None => cx.fresh_dim(0, axis, 0, Some(elements.clone())),
+                None => cx.fresh_dim(0, axis, 0, bound.clone()),
             },
         });
     }
@@ -272,6 +273,12 @@ mod tests {
         assert_eq!(op("Reshape").dims(&[float(&[2, 3, 4]), target.into()]), "6×4");
         let blind = typed(ElementType::Int64, &[3]);
         assert_eq!(op("Reshape").dims(&[float(&[2, 3, 4]), blind]), "y0.0×y0.1×y0.2");
+    }
+
+    #[test]
+    fn unknown_dims_of_an_empty_tensor_are_not_bounded() {
+        let facts = op("Reshape").int("allowzero", 1).run(&[float(&[0, 3]), typed(ElementType::Int64, &[2])]).unwrap();
+        assert_eq!(facts[0].as_tensor().unwrap().shape.as_ref().unwrap().dims()[0].range().1, None);
     }
 
     #[test]

@@ -122,7 +122,6 @@ fn shared(what: &str, dim: &Dim, parts: &Dim) -> Result<Dim, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::ops::testing::{float, ints, op};
 
     #[test]

@@ -91,7 +91,9 @@ fn on_all_cores<T: Sync>(items: &[T], job: &(dyn Fn(&T) -> Outcome<Table> + Sync
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((index, item)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?))) {
+                while let Some((index, item)) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?)))
+                {
                     let result = job(item);
                     if let Ok(mut results) = results.lock() {
                         results.insert(index, result);
@@ -194,7 +196,13 @@ fn parameters(table: &mut Table, file: &str, row: &Row, model: &Model) {
     table.count("trainable parameters equal", exact);
     let passes = exact || ours.total == held || sum == held;
     table.count("parameters equal, or all that the file holds", passes);
-    let text = format!("{file}: trainable {}, not trainable {}, constants {}; truth {params} + {} buffers, file holds {held}", ours.trainable, ours.non_trainable, ours.constants, row.get("buffers").map_or("?", String::as_str));
+    let text = format!(
+        "{file}: trainable {}, not trainable {}, constants {}; truth {params} + {} buffers, file holds {held}",
+        ours.trainable,
+        ours.non_trainable,
+        ours.constants,
+        row.get("buffers").map_or("?", String::as_str)
+    );
     if !passes {
         table.misses.push(text);
     } else if !exact {
@@ -240,7 +248,10 @@ fn free_values(model: &Model, shapes_text: &str) -> Outcome<HashMap<String, i128
 
 fn same_shape(ours: &[Extent], truth: &Value) -> bool {
     let Some(truth) = truth.as_array() else { return false };
-    ours.len() == truth.len() && ours.iter().zip(truth).all(|(ours, truth)| matches!(ours, Extent::Number(number) if Some(*number) == truth.as_i64().map(i128::from)))
+    ours.len() == truth.len()
+        && ours.iter().zip(truth).all(
+            |(ours, truth)| matches!(ours, Extent::Number(number) if Some(*number) == truth.as_i64().map(i128::from)),
+        )
 }
 
 fn model_files(models: &Path) -> Outcome<Vec<PathBuf>> {
@@ -265,7 +276,10 @@ fn plain_files(models: &Path) -> Outcome<Table> {
         let mut table = Table::default();
         let model = analyse(path, &CheckOptions { tensors: true, ..CheckOptions::default() })?;
         let name = path.strip_prefix(models).unwrap_or(path).display().to_string();
-        let numbers = model.graph.as_ref().is_some_and(|graph| graph.macs.is_some() && graph.flops.forward.is_some() && graph.bytes.is_some());
+        let numbers = model
+            .graph
+            .as_ref()
+            .is_some_and(|graph| graph.macs.is_some() && graph.flops.forward.is_some() && graph.bytes.is_some());
         table.count("a report with numbers", numbers);
         if !numbers {
             table.misses.push(format!("{name}: no numbers"));
@@ -274,9 +288,17 @@ fn plain_files(models: &Path) -> Outcome<Table> {
         let reason = model.diagnostics.iter().any(|finding| REASONS.contains(&finding.name.as_str()));
         table.add("layers shaped and counted", counted, model.layers.len());
         if counted < model.layers.len() && !reason {
-            table.misses.push(format!("{name}: {} of {} layers without shape or cost and no reason", model.layers.len() - counted, model.layers.len()));
+            table.misses.push(format!(
+                "{name}: {} of {} layers without shape or cost and no reason",
+                model.layers.len() - counted,
+                model.layers.len()
+            ));
         } else if counted < model.layers.len() {
-            table.notes.push(format!("{name}: {} of {} layers without shape or cost", model.layers.len() - counted, model.layers.len()));
+            table.notes.push(format!(
+                "{name}: {} of {} layers without shape or cost",
+                model.layers.len() - counted,
+                model.layers.len()
+            ));
         }
         for finding in model.diagnostics.iter().filter(|finding| finding.level > Level::Note) {
             let text = format!("{name}: {} {}", finding.code, finding.message);
@@ -287,7 +309,11 @@ fn plain_files(models: &Path) -> Outcome<Table> {
 }
 
 fn real_values(models: &Path) -> Outcome<Table> {
-    let mut files: Vec<_> = std::fs::read_dir(models.join("real_values"))?.collect::<Result<Vec<_>, _>>()?.into_iter().map(|entry| entry.path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(models.join("real_values"))?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .map(|entry| entry.path())
+        .collect();
     files.sort();
     on_all_cores(&files, &|path| real_file(models, path))
 }
@@ -302,7 +328,11 @@ fn real_file(models: &Path, path: &Path) -> Outcome<Table> {
     }
     let mut bound = Vec::new();
     for (input, value) in truth.get("inputs").and_then(Value::as_object).into_iter().flatten() {
-        let dims = value.get(1).and_then(Value::as_array).map(|dims| dims.iter().map(Value::to_string).collect()).unwrap_or_default();
+        let dims = value
+            .get(1)
+            .and_then(Value::as_array)
+            .map(|dims| dims.iter().map(Value::to_string).collect())
+            .unwrap_or_default();
         bound.push((input.clone(), dims));
     }
     let model = analyse(&file, &CheckOptions { tensors: true, ..options(&bound) })?;
@@ -312,7 +342,14 @@ fn real_file(models: &Path, path: &Path) -> Outcome<Table> {
     for (tensor, value) in truth.get("tensors").and_then(Value::as_object).into_iter().flatten() {
         total += 1;
         let dtype = value.get(0).and_then(Value::as_str).unwrap_or_default();
-        let dims: Vec<i128> = value.get(1).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_i64).map(i128::from).collect();
+        let dims: Vec<i128> = value
+            .get(1)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_i64)
+            .map(i128::from)
+            .collect();
         let Some(found) = ours.get(tensor) else {
             wrong += 1;
             table.misses.push(format!("{name}: tensor {tensor:?} is missing"));
@@ -328,14 +365,18 @@ fn real_file(models: &Path, path: &Path) -> Outcome<Table> {
                         Extent::Number(number) => fits &= number == dim,
                         Extent::Symbolic(_) => {
                             known = false;
-                            let bound = found.upper_bound.as_ref().and_then(|bounds| bounds.get(axis)).and_then(Option::as_ref);
+                            let bound =
+                                found.upper_bound.as_ref().and_then(|bounds| bounds.get(axis)).and_then(Option::as_ref);
                             fits &= !matches!(bound, Some(Extent::Number(bound)) if bound < dim);
                         }
                     }
                 }
                 if !fits {
                     wrong += 1;
-                    table.misses.push(format!("{name}: tensor {tensor:?} is {dims:?}, we say {shape:?} (bounds {:?})", found.upper_bound));
+                    table.misses.push(format!(
+                        "{name}: tensor {tensor:?} is {dims:?}, we say {shape:?} (bounds {:?})",
+                        found.upper_bound
+                    ));
                 } else if known && found.dtype.is_some() {
                     exact += 1;
                 } else {
@@ -376,7 +417,13 @@ fn one_case(folder: &Path, case: &Value) -> Outcome<Table> {
     if !file.ends_with(".onnx") {
         return Ok(table);
     }
-    let dims = case.get("dims").and_then(Value::as_object).into_iter().flatten().map(|(name, value)| (name.clone(), value.to_string())).collect();
+    let dims = case
+        .get("dims")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect();
     let model = analyse(&folder.join(&file), &CheckOptions { mode: Mode::Infer, dims, ..CheckOptions::default() })?;
     let worst = model.diagnostics.iter().map(|finding| finding.level).max().unwrap_or(Level::Note);
     let verdict = match worst {
@@ -384,7 +431,12 @@ fn one_case(folder: &Path, case: &Value) -> Outcome<Table> {
         Level::Warning => "warning",
         Level::Error => "error",
     };
-    let says: Vec<_> = model.diagnostics.iter().filter(|finding| finding.level > Level::Note).map(|finding| format!("{} {}", finding.code, finding.message)).collect();
+    let says: Vec<_> = model
+        .diagnostics
+        .iter()
+        .filter(|finding| finding.level > Level::Note)
+        .map(|finding| format!("{} {}", finding.code, finding.message))
+        .collect();
     let expected = text("verdict");
     table.count("verdict", verdict == expected);
     if verdict != expected {
@@ -411,8 +463,10 @@ fn runtime_shapes(table: &mut Table, file: &str, case: &Value, model: &Model) {
     for (name, truth) in case.get("onnxruntime").and_then(Value::as_object).into_iter().flatten() {
         let Some(port) = model.outputs.iter().find(|port| port.name == *name) else { continue };
         let Some(shape) = &port.shape else { continue };
-        let dims: Vec<i128> = truth.as_array().into_iter().flatten().filter_map(Value::as_i64).map(i128::from).collect();
-        let wrong = shape.len() != dims.len() || shape.iter().zip(&dims).any(|(ours, truth)| matches!(ours, Extent::Number(number) if number != truth));
+        let dims: Vec<i128> =
+            truth.as_array().into_iter().flatten().filter_map(Value::as_i64).map(i128::from).collect();
+        let wrong = shape.len() != dims.len()
+            || shape.iter().zip(&dims).any(|(ours, truth)| matches!(ours, Extent::Number(number) if number != truth));
         table.count("output shapes as the runtime gives", !wrong);
         if wrong {
             table.misses.push(format!("{file}: output {name} {shape:?}, runtime {dims:?}"));
