@@ -51,12 +51,13 @@ pub fn classify(program: &Program) -> Vec<Usage> {
         }
     }
     let mut seen = HashSet::new();
+    let keeps_initializers = keeps_weights_in_initializers(program, &uses);
     program
         .stored
         .iter()
         .zip(uses)
         .map(|(stored, uses)| {
-            let kind = kind_of(program, stored, &uses);
+            let kind = kind_of(program, stored, &uses, keeps_initializers);
             let packed = uses.iter().find_map(|(_, _, _, node, input)| {
                 node.operator.as_ref().and_then(|operator| operator.stored_elements(*input))
             });
@@ -94,7 +95,17 @@ fn external_range(stored: &Stored) -> Option<(String, String)> {
 
 type Use<'a> = (GraphId, NodeIndex, Role, &'a Node, usize);
 
-fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>]) -> Kind {
+/// Whether some float initializer is a weight. Then the file's `Constant` nodes hold numbers of the code that was
+/// exported (filters of a blur, the ones and zeros of a normalisation without weights), else they hold the weights.
+fn keeps_weights_in_initializers(program: &Program, uses: &[Vec<Use<'_>>]) -> bool {
+    program.stored.iter().zip(uses).any(|(stored, uses)| {
+        stored.holder != Holder::Constant
+            && stored.element().is_some_and(ElementType::is_real)
+            && uses.iter().any(|(_, _, role, ..)| *role == Role::Weight)
+    })
+}
+
+fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializers: bool) -> Kind {
     let Some(element) = stored.element() else { return Kind::Other };
     let real = element.is_real() || element.is_complex();
     let quantised = element.is_integer() && element.bits() <= 8;
@@ -103,6 +114,9 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>]) -> Kind {
         return Kind::Other;
     }
     let otherwise = if real { Kind::Constant } else { Kind::Other };
+    if stored.holder == Holder::Constant && keeps_initializers {
+        return otherwise;
+    }
     if uses.iter().any(|(_, _, role, ..)| *role == Role::Statistic) {
         return Kind::Statistic;
     }
@@ -135,11 +149,11 @@ fn is_stored_weight(program: &Program, stored: &Stored) -> bool {
     !(single && is_made_up(name))
 }
 
-/// A name that an exporter made up: without a module path, or ending in a running number.
+/// A name that an exporter made up: in a namespace of its own, or ending in a running number.
 fn is_made_up(name: &str) -> bool {
-    let plain = name.rsplit_once("::").map_or(name, |(_, plain)| plain);
-    let numbered = plain
-        .rsplit_once('_')
-        .is_some_and(|(_, tail)| !tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit()));
-    name.contains("::") || numbered || !plain.contains(['.', '/']) || plain.bytes().all(|byte| byte.is_ascii_digit())
+    let tail = name.rsplit(['_', ':']).next().unwrap_or(name);
+    let numbered = !tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit());
+    let lower = name.to_lowercase();
+    let generic = ["const", "scalar", "val_", "tensor"].iter().any(|word| lower.starts_with(word));
+    name.contains("::") || numbered || generic
 }
