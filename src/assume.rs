@@ -6,6 +6,7 @@ use crate::engine::Mode;
 use crate::ir::dim::{Dim, Symbol};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::TensorFact;
+use crate::ir::shape::Shape;
 use crate::passes::bind::{Bound, is_past};
 use crate::report::Assumption;
 
@@ -34,12 +35,12 @@ pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
     let decodes = is_decoder(bound);
     for symbol in &bound.free {
         let name = symbol.name();
-        let is_batch = bound.batch.as_deref() == Some(name);
+        let is_batch = bound.batch.as_deref() == Some(name) || name.to_lowercase().contains("batch");
         let guess = if is_batch {
             let value = if mode == Mode::Train { BATCH[0] } else { BATCH[1] };
             let why = if mode == Mode::Train { "usual for training" } else { "usual for inference" };
             Some((value, why))
-        } else if is_past(name) {
+        } else if is_past(name) || stands_in(symbol, bound, &|input, _, _| is_past(input)) {
             if decodes {
                 Some((SEQUENCE, "tokens in the cache before this step"))
             } else {
@@ -47,13 +48,13 @@ pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
             }
         } else if is_image_size(symbol, bound) {
             Some((IMAGE, "usual for images"))
-        } else if is_sequence(name) {
+        } else if is_sequence(name) || (is_made_up(symbol, bound) && stands_in(symbol, bound, &is_token_axis)) {
             Some((SEQUENCE, "usual for sequences"))
         } else {
             None
         };
         if let Some((value, why)) = guess {
-            let key = if is_batch { "batch".to_owned() } else { format!("dim {name}") };
+            let key = if bound.batch.as_deref() == Some(name) { "batch".to_owned() } else { format!("dim {name}") };
             assumed.values.insert(name.to_owned(), value);
             assumed.assumptions.push(Assumption { key, value: value.to_string(), why: why.to_owned() });
         }
@@ -64,8 +65,8 @@ pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
 /// A file for single steps: a cache of free length beside one fixed new token.
 fn is_decoder(bound: &Bound) -> bool {
     let integer = |tensor: &TensorFact| tensor.element.is_some_and(ElementType::is_integer);
-    bound.facts.iter().filter_map(|(_, fact)| fact.as_tensor()).any(|tensor| {
-        let dims = tensor.shape.as_ref().map_or(&[][..], |shape| shape.dims());
+    bound.inputs.iter().filter_map(|(_, fact)| fact.as_tensor()).any(|tensor| {
+        let dims = tensor.shape.as_ref().map_or(&[][..], Shape::dims);
         integer(tensor) && dims.len() == 2 && dims.get(1).and_then(Dim::as_const) == Some(1)
     })
 }
@@ -76,22 +77,42 @@ fn is_sequence(name: &str) -> bool {
         || matches!(&*name, "t" | "s" | "l")
 }
 
-/// Height or width by name, or the last two dims of a float input of rank four with a number of channels.
+/// A name that says nothing: `INPUT.AXIS`, or a letter and a running number of an exporter.
+fn is_made_up(symbol: &Symbol, bound: &Bound) -> bool {
+    let name = symbol.name();
+    let numbered = name
+        .strip_prefix(['s', 'u'])
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    numbered
+        || name.starts_with("unk__")
+        || bound.inputs.iter().any(|(input, _)| name.strip_prefix(&**input).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// Whether the symbol is a dim of an input that fits: by the input's name, what is known of it, and the axis.
+fn stands_in(symbol: &Symbol, bound: &Bound, fits: &dyn Fn(&str, &TensorFact, usize) -> bool) -> bool {
+    bound.inputs.iter().any(|(name, fact)| {
+        let Some(tensor) = fact.as_tensor() else { return false };
+        let dims = tensor.shape.as_ref().map_or(&[][..], |shape| shape.dims());
+        dims.iter().enumerate().any(|(axis, dim)| dim.as_symbol() == Some(symbol) && fits(name, tensor, axis))
+    })
+}
+
+/// The second dim of a matrix of integers: tokens of a sequence.
+fn is_token_axis(_: &str, tensor: &TensorFact, axis: usize) -> bool {
+    let rank = tensor.shape.as_ref().map_or(0, Shape::rank);
+    axis == 1 && rank == 2 && tensor.element.is_some_and(ElementType::is_integer)
+}
+
+/// Height or width by name, or, where the name says nothing, the last two dims of a float input of rank four with few
+/// channels.
 fn is_image_size(symbol: &Symbol, bound: &Bound) -> bool {
     let name = symbol.name().to_lowercase();
     let named = matches!(&*name, "h" | "w") || ["height", "width"].iter().any(|word| name.contains(word));
-    bound.facts.iter().filter_map(|(_, fact)| fact.as_tensor()).any(|tensor| {
-        let dims = tensor.shape.as_ref().map_or(&[][..], |shape| shape.dims());
-        let real = tensor.element.is_none_or(ElementType::is_real);
-        if !real || dims.len() != 4 {
-            return false;
-        }
-        let holds = dims.iter().any(|dim| dim.contains_symbol(symbol));
-        // A dim without a name is `INPUT.AXIS`.
-        let unnamed = [2, 3].iter().any(|&axis| {
-            symbol.name().ends_with(&format!(".{axis}")) && dims.get(axis).and_then(Dim::as_symbol) == Some(symbol)
-        });
-        let channels = dims.get(1).and_then(Dim::as_const).is_some_and(|channels| channels <= 4);
-        holds && (named || (unnamed && channels))
+    let made_up = is_made_up(symbol, bound);
+    stands_in(symbol, bound, &|_, tensor, axis| {
+        let dims = tensor.shape.as_ref().map_or(&[][..], Shape::dims);
+        let image = dims.len() == 4 && tensor.element.is_none_or(ElementType::is_real);
+        let few_channels = dims.get(1).and_then(Dim::as_const).is_some_and(|channels| channels <= 4);
+        image && (named || (made_up && few_channels && axis >= 2))
     })
 }

@@ -119,13 +119,33 @@ impl Operator for Loop {
                 break;
             }
         }
-        let repeats = Self::repeats(cx, condition && starts_true);
+        let mut repeats = Self::repeats(cx, condition && starts_true);
+        let changes = state.iter().zip(&initial).any(|(state, initial)| without_value(initial) != *state);
+        if changes && let Some(rounds) = few_rounds(&repeats) {
+            // A state that grows has an exact shape after a few rounds that are all known to run.
+            state.clone_from(&initial);
+            for round in 0..rounds {
+                let counter = TensorFact::with_elements(
+                    Some(ElementType::Int64),
+                    Shape::scalar(),
+                    vec![Scalar::Integer(Dim::constant(round))],
+                );
+                let mut inputs = vec![counter.into(), truth(true)];
+                inputs.extend(state);
+                outputs = cx.infer_child(0, &inputs);
+                state = outputs.iter().skip(1).take(states).cloned().collect();
+            }
+            // The body stays as the last, largest round left it.
+            repeats = Repeats::AtMost(Dim::constant(rounds));
+        }
         cx.set_repeats(0, repeats.clone());
         let mut facts: Vec<Fact> = if repeats == Repeats::Exactly(Dim::ZERO) { initial } else { state };
         for (index, scan) in outputs.iter().enumerate().skip(1 + states) {
             let output = index - 1;
             let rounds = match &repeats {
                 Repeats::Exactly(rounds) => rounds.clone(),
+                // Followed round by round: the limit is what runs.
+                Repeats::AtMost(limit) if condition && starts_true => limit.clone(),
                 Repeats::AtMost(limit) => cx.fresh_dim(output, 0, 0, Some(limit.clone())),
                 Repeats::Branch | Repeats::Unknown => cx.fresh_dim(output, 0, 0, None),
             };
@@ -140,6 +160,15 @@ impl Operator for Loop {
 
     fn role(&self, input: usize) -> Role {
         if input < 2 { Role::Setting } else { Role::Data }
+    }
+}
+
+/// The number of rounds, where it is known and small enough to follow each.
+fn few_rounds(repeats: &Repeats) -> Option<i128> {
+    const FEW: i128 = 16;
+    match repeats {
+        Repeats::Exactly(rounds) => rounds.as_const().filter(|rounds| (1..=FEW).contains(rounds)),
+        _ => None,
     }
 }
 

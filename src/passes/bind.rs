@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::diagnostics::{Code, Diagnostic, Level};
-use crate::frontend::onnx::model::{DimDef, TypeDef};
+use crate::frontend::onnx::model::{DimDef, Name, TypeDef};
 use crate::ir::dim::{Dim, Symbol, SymbolKind};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
@@ -37,6 +37,8 @@ impl Bindings {
 pub struct Bound {
     /// Facts of the main graph's inputs, in their order.
     pub facts: Vec<(TensorId, Fact)>,
+    /// The same by name.
+    pub inputs: Vec<(Name, Fact)>,
     /// Free symbols that are left, in order of appearance.
     pub free: Vec<Symbol>,
     /// The free symbol that is the batch, or was before it was bound.
@@ -195,6 +197,7 @@ impl Binder<'_> {
                 dims
             });
             let fact = self.input_fact(input, dims, bindings);
+            self.bound.inputs.push((input.name.as_str().into(), fact.clone()));
             self.bound.facts.push((input.tensor, fact));
         }
         if let Some((number, batch)) = rebound {

@@ -47,6 +47,9 @@ impl Inference {
     }
 }
 
+/// Visits of nodes that are allowed beyond a few for each node.
+const VISITS: usize = 200_000;
+
 /// Most elements that a tensor may have: more bytes than any address space.
 const MAX_ELEMENTS: i128 = 1 << 63;
 
@@ -58,6 +61,8 @@ pub fn infer(program: &Program, bound: &Bound) -> Inference {
         inference: Inference { facts: vec![Fact::Unknown; program.tensors.len()], ..Inference::default() },
         reported: HashSet::new(),
         resized: bound.resized,
+        too_large: false,
+        budget: VISITS + 4 * program.node_count,
         values: &bound.values,
     };
     for stored in &program.stored {
@@ -102,6 +107,10 @@ struct Engine<'a> {
     /// What was said already: bodies of loops are walked several times.
     reported: HashSet<(Option<Place>, Code, String)>,
     resized: bool,
+    /// Whether a tensor of absurd size was reported; what is computed from it is not worth a word.
+    too_large: bool,
+    /// Nodes that may still be visited: bodies of nested loops are walked again and again.
+    budget: usize,
     values: &'a std::collections::BTreeMap<String, Dim>,
 }
 
@@ -115,6 +124,10 @@ impl<'a> Engine<'a> {
     fn walk(&mut self, id: GraphId) {
         let Some(graph) = self.program.graph(id) else { return };
         for (index, node) in graph.nodes() {
+            if self.budget == 0 {
+                return;
+            }
+            self.budget -= 1;
             let outcome = self.node(node);
             self.inference.outcomes.insert((id, index), outcome);
         }
@@ -293,7 +306,8 @@ impl<'a> Engine<'a> {
             return;
         }
         let elements = shape.elements().as_const().unwrap_or(i128::MAX);
-        if elements > MAX_ELEMENTS {
+        if elements > MAX_ELEMENTS && !self.too_large {
+            self.too_large = true;
             let size = super::payloads::magnitude(u128::try_from(elements).unwrap_or(u128::MAX));
             let message = format!("tensor {:?} would have {size} elements: {shape}", self.name(tensor));
             self.report(Diagnostic::new(Code::TensorTooLarge, message), place);
@@ -354,6 +368,11 @@ impl Host for NodeHost<'_, '_> {
             self.engine.set(input, fact);
         }
         self.engine.walk(id);
+        if self.engine.budget == 0 {
+            let message = "loops are nested so deeply that their sizes are not followed to the end".to_owned();
+            self.engine.report(Diagnostic::new(Code::UnknownShape, message), Some(self.node.place));
+            return vec![Fact::Unknown; graph.outputs.len()];
+        }
         let outputs = graph.outputs.iter();
         outputs
             .map(|output| output.map_or(Fact::Unknown, |tensor| self.engine.inference.fact(tensor).clone()))

@@ -95,6 +95,19 @@ fn external_range(stored: &Stored) -> Option<(String, String)> {
 
 type Use<'a> = (GraphId, NodeIndex, Role, &'a Node, usize);
 
+/// Last parts of names that modules give to tables which are stored and never trained.
+const BUFFERS: &[&str] = &[
+    "inv_freq",
+    "original_inv_freq",
+    "cos_cached",
+    "sin_cached",
+    "relative_coords_table",
+    "position_ids",
+    "attn_mask",
+    "masked_bias",
+    "anchors",
+];
+
 /// Whether some float initializer is a weight. Then the file's `Constant` nodes hold numbers of the code that was
 /// exported (filters of a blur, the ones and zeros of a normalisation without weights), else they hold the weights.
 fn keeps_weights_in_initializers(program: &Program, uses: &[Vec<Use<'_>>]) -> bool {
@@ -114,6 +127,10 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializ
         return Kind::Other;
     }
     let otherwise = if real { Kind::Constant } else { Kind::Other };
+    let name = program.tensor(stored.tensor).map_or("", |tensor| &tensor.name);
+    if BUFFERS.contains(&name.rsplit(['.', '/']).next().unwrap_or(name)) {
+        return otherwise;
+    }
     if stored.holder == Holder::Constant && keeps_initializers {
         return otherwise;
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::analysis::{Analysis, Figures};
 use crate::diagnostics::{Code, Diagnostic};
+use crate::frontend::onnx::model::{DimDef, TensorTypeDef, TypeDef};
 use crate::ir::dim::{Symbol, SymbolKind};
 use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Node, TensorId};
@@ -19,6 +20,7 @@ pub fn review(analysis: &Analysis, figures: &Figures) -> Vec<Diagnostic> {
     let mut diagnostics = unknown_shapes(analysis);
     diagnostics.extend(data_dependent(analysis));
     diagnostics.extend(baked_in_batch(analysis));
+    diagnostics.extend(renamed_dims(analysis));
     for name in &figures.unbound {
         let message = format!("free dim {name} has no value, so numbers that depend on it are missing");
         diagnostics.push(Diagnostic::new(Code::UnboundDim, message).help(format!("give it one: --dim {name}=N")));
@@ -132,6 +134,33 @@ fn baked_in_batch(analysis: &Analysis) -> Vec<Diagnostic> {
         }
     }
     diagnostics
+}
+
+/// Names that the file gives to dims of its outputs and that the computed dims do not bear.
+fn renamed_dims(analysis: &Analysis) -> Option<Diagnostic> {
+    let main = analysis.program.graph(GraphId(0))?;
+    let mut renamed = Vec::new();
+    for &output in main.outputs.iter().flatten() {
+        let Some(tensor) = analysis.program.tensor(output) else { continue };
+        let Some(TypeDef::Tensor(TensorTypeDef { shape: Some(dims), .. })) = &tensor.declared else { continue };
+        let Some(shape) = analysis.inference.fact(output).as_tensor().and_then(|fact| fact.shape.as_ref()) else {
+            continue;
+        };
+        for (axis, (declared, dim)) in dims.iter().zip(shape.dims()).enumerate() {
+            let DimDef::Param(name) = declared else { continue };
+            let bound = analysis.bound.values.contains_key(&**name);
+            let same = dim.to_string() == name.replace(char::is_whitespace, "");
+            if !bound && dim.is_free() && !same {
+                renamed.push(format!("dim {axis} of {:?} is {dim}, the file calls it {name}", &*tensor.name));
+            }
+        }
+    }
+    let (first, rest) = renamed.split_first()?;
+    let mut diagnostic = Diagnostic::new(Code::DeclaredSymbolDiffers, first.clone());
+    if !rest.is_empty() {
+        diagnostic = diagnostic.note(format!("{} more dims of outputs have other names than computed", rest.len()));
+    }
+    Some(diagnostic)
 }
 
 fn coverage(analysis: &Analysis, figures: &Figures) -> Vec<Diagnostic> {

@@ -282,9 +282,13 @@ fn findings(diagnostics: Vec<Diagnostic>, options: &CheckOptions, locator: &mut 
 
 fn finding(diagnostic: &Diagnostic, locator: &mut Locator<'_>, with_excerpt: bool) -> Finding {
     let excerpt = if with_excerpt { diagnostic.places.first().and_then(|&place| locator.excerpt(place)) } else { None };
-    let mut places: Vec<_> = diagnostic.places.iter().map(|&place| locator.location(place)).collect();
+    let mut places: Vec<_> = diagnostic.places.iter().take(LISTED).map(|&place| locator.location(place)).collect();
     if places.is_empty() {
         places.push(locator.file());
+    }
+    let mut notes = diagnostic.notes.clone();
+    if diagnostic.places.len() > 1 {
+        notes.push(format!("the same holds for {} more nodes", diagnostic.places.len() - 1));
     }
     Finding {
         code: diagnostic.code.number().to_owned(),
@@ -293,7 +297,7 @@ fn finding(diagnostic: &Diagnostic, locator: &mut Locator<'_>, with_excerpt: boo
         message: diagnostic.message.clone(),
         places,
         help: diagnostic.help.clone(),
-        notes: diagnostic.notes.clone(),
+        notes,
         excerpt,
     }
 }

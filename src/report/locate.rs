@@ -104,9 +104,7 @@ impl<'a> Locator<'a> {
             let line = print_node(&node, &options);
             let line = line.trim_end();
             if at == index {
-                let tensor = data.tensor.as_deref().unwrap_or_default();
-                let target = if !tensor.is_empty() && line.contains(tensor) { tensor } else { &*node.op_type };
-                let found = line.find(target).map_or(0..line.len(), |start| start..start + target.len());
+                let found = marked(line, data.tensor.as_deref().unwrap_or_default(), &node.op_type);
                 range = text.len() + found.start..text.len() + found.end;
             }
             text.push_str(line);
@@ -133,4 +131,16 @@ fn floor(text: &str, offset: usize) -> usize {
         at -= 1;
     }
     at
+}
+
+/// What an excerpt of a node marks: the tensor that is meant, else the operator's name. The node's own name, which often
+/// holds the operator's, stands in front of the outputs and is passed over.
+fn marked(line: &str, tensor: &str, op_type: &str) -> std::ops::Range<usize> {
+    let behind = line.find(" = ").map_or(0, |at| at + 3);
+    let place = |target: &str, from: usize| {
+        let rest = line.get(from..)?;
+        rest.find(target).map(|at| from + at..from + at + target.len())
+    };
+    let tensor = if tensor.is_empty() { None } else { place(tensor, behind).or_else(|| place(tensor, 0)) };
+    tensor.or_else(|| place(op_type, behind)).unwrap_or(0..line.len())
 }

@@ -41,6 +41,7 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         diagnostics,
         keys: Keys::default(),
         captures: HashMap::new(),
+        unknown: HashMap::new(),
         over_budget: false,
     };
     let frame = Frame {
@@ -63,6 +64,8 @@ struct Resolver<'m> {
     keys: Keys,
     /// For each graph the nodes whose subgraphs read tensors from around them.
     captures: HashMap<GraphId, Vec<(NodeIndex, Vec<TensorId>)>>,
+    /// Diagnostics of unknown operators, by domain and name.
+    unknown: HashMap<(String, String), usize>,
     over_budget: bool,
 }
 

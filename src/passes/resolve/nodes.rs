@@ -211,8 +211,7 @@ impl<'m> Resolver<'m> {
     fn operator(&mut self, node: &NodeDef, frame: &Frame, place: Place) -> Option<Box<dyn Operator>> {
         let domain = standard(&node.domain);
         let Some(entry) = table::find(domain, &node.op_type) else {
-            let diagnostic = unknown(domain, &node.op_type);
-            self.report_at(diagnostic, place);
+            self.unknown_operator(domain, &node.op_type, place);
             return None;
         };
         let opset = frame.opsets.get(domain).copied().unwrap_or(NEWEST_OPSET);
@@ -252,6 +251,18 @@ impl<'m> Resolver<'m> {
                 None
             }
         }
+    }
+
+    /// Says once for each operator that it is unknown; further nodes of it are places of the same finding.
+    fn unknown_operator(&mut self, domain: &str, op_type: &str, place: Place) {
+        let key = (domain.to_owned(), op_type.to_owned());
+        let known = self.unknown.get(&key).copied();
+        if let Some(diagnostic) = known.and_then(|index| self.diagnostics.get_mut(index)) {
+            diagnostic.places.push(place);
+            return;
+        }
+        self.unknown.insert(key, self.diagnostics.len());
+        self.report_at(unknown(domain, op_type), place);
     }
 
     fn constant(&mut self, node: &NodeDef, index: u32, names: &Names<'_>, frame: &Frame) {
