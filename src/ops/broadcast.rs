@@ -68,7 +68,8 @@ fn sampled(a: &Dim, b: &Dim) -> Option<bool> {
                 Some(hi.map_or(number, |hi| number.min(hi)))
             };
             let (left, right) = (a.eval(&value)?, b.eval(&value)?);
-            if left == right || left == 1 || right == 1 {
+            // Empty tensors tell nothing.
+            if left.min(right) >= 1 && (left == right || left == 1 || right == 1) {
                 fits += usize::from(left == right && left != 1);
                 let result = left.max(right);
                 (first, second) = (first && result == left, second && result == right);
@@ -77,6 +78,7 @@ fn sampled(a: &Dim, b: &Dim) -> Option<bool> {
     }
     match (first, second) {
         _ if fits == 0 => None,
+        (true, true) => Some(weight(a) <= weight(b)),
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
