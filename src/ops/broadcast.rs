@@ -62,7 +62,8 @@ fn sampled(a: &Dim, b: &Dim) -> Option<bool> {
         for (turn, sample) in SAMPLES.into_iter().enumerate() {
             let value = |symbol: &Symbol| {
                 let place = symbols.iter().position(|other| other == symbol)?;
-                let number = if ones >> place & 1 == 1 { 1 } else { sample + i128::try_from(place * (turn + 2)).ok()? };
+                let number =
+                    if ones >> place & 1 == 1 { 1 } else { sample + i128::try_from(place * (turn + 2)).ok()? };
                 let (lo, hi) = symbol.range();
                 let number = lo.map_or(number, |lo| number.max(lo));
                 Some(hi.map_or(number, |hi| number.min(hi)))
