@@ -58,7 +58,7 @@ impl Axes {
 }
 
 /// More axes than any tensor has; a longer list is taken as one of unknown length.
-const MANY_AXES: usize = 1024;
+pub(super) const MANY_AXES: usize = 1024;
 
 /// Number of elements of an input that holds axes.
 fn length(cx: &InferCx<'_>, input: usize) -> Option<usize> {
@@ -96,6 +96,17 @@ pub(super) fn indices_or_all(axes: Option<&[i64]>, rank: usize) -> Result<Vec<us
         Some(axes) => indices(axes, rank),
         None => Ok((0..rank).collect()),
     }
+}
+
+/// Which axes of a rank are among these.
+pub(super) fn mask(axes: &[usize], rank: usize) -> Vec<bool> {
+    let mut mask = vec![false; rank];
+    for &axis in axes {
+        if let Some(place) = mask.get_mut(axis) {
+            *place = true;
+        }
+    }
+    mask
 }
 
 /// The index of one axis that may count from the end.

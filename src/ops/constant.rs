@@ -1,7 +1,7 @@
 //! `Constant`, `ConstantOfShape` and `EyeLike`: tensors that attributes describe.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, cast, scalar, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, cast, scalar, values};
 use crate::frontend::onnx::model::{AttributeValue, TensorDef};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -140,7 +140,8 @@ pub(super) fn shape_from_input(cx: &mut InferCx<'_>, input: usize) -> Result<Opt
     {
         return Err(Fault::shape(format!("a shape must be a vector, the input has shape {shape}")));
     }
-    let Some(targets) = values::targets(tensor) else { return Ok(None) };
+    let targets = values::targets(tensor).filter(|targets| targets.len() <= axes::MANY_AXES);
+    let Some(targets) = targets else { return Ok(None) };
     let mut dims = Vec::with_capacity(targets.len());
     for (axis, target) in targets.into_iter().enumerate() {
         dims.push(match target {

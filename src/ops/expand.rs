@@ -18,7 +18,7 @@ pub(super) fn expand(_node: &NodeView<'_>) -> Built {
 impl Operator for Expand {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let data = cx.tensor(0).cloned().unwrap_or_default();
-        let targets = cx.tensor(1).and_then(values::targets);
+        let targets = cx.tensor(1).and_then(values::targets).filter(|targets| targets.len() <= axes::MANY_AXES);
         let (Some(input), Some(targets)) = (&data.shape, targets) else {
             return Ok(vec![Fact::tensor(data.element, None)]);
         };

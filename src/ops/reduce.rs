@@ -50,11 +50,12 @@ pub(super) fn reduce(node: &NodeView<'_>) -> Built {
 
 /// The shape without, or with 1 at, the reduced axes.
 fn reduced(shape: &Shape, axes: &[usize], keep: bool) -> Shape {
-    let dims = shape.dims().iter().enumerate();
+    let gone = axes::mask(axes, shape.rank());
+    let dims = shape.dims().iter().zip(&gone);
     if keep {
-        return dims.map(|(axis, dim)| if axes.contains(&axis) { Dim::ONE } else { dim.clone() }).collect();
+        return dims.map(|(dim, &gone)| if gone { Dim::ONE } else { dim.clone() }).collect();
     }
-    dims.filter(|(axis, _)| !axes.contains(axis)).map(|(_, dim)| dim.clone()).collect()
+    dims.filter(|(_, gone)| !**gone).map(|(dim, _)| dim.clone()).collect()
 }
 
 impl Operator for Reduce {
@@ -107,8 +108,9 @@ impl Reduce {
         }
         let grid = Grid::of(data)?;
         let mut folded: Vec<Option<Scalar>> = vec![None; values::sizes(shape)?.iter().product()];
+        let gone = axes::mask(axes, grid.sizes.len());
         let kept_sizes: Vec<usize> =
-            grid.sizes.iter().enumerate().map(|(axis, &size)| if axes.contains(&axis) { 1 } else { size }).collect();
+            grid.sizes.iter().zip(&gone).map(|(&size, &gone)| if gone { 1 } else { size }).collect();
         let strides = values::strides(&kept_sizes);
         values::for_each_index(&grid.sizes, |index| {
             let kept = index.iter().zip(&kept_sizes).map(|(&place, &size)| if size == 1 { 0 } else { place });

@@ -1,13 +1,11 @@
 //! `Reshape` and `Flatten`: the same elements under other dims.
 
+use super::axes::MANY_AXES;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, TensorFact};
 use crate::ir::shape::{Shape, normalize_axis, product};
-
-/// Most dims that a target may have.
-const RANK_LIMIT: usize = 1024;
 
 #[derive(Debug)]
 struct Reshape {
@@ -41,7 +39,7 @@ impl Operator for Reshape {
             (None, Some(shape)) => values::targets(shape),
             (None, None) => None,
         };
-        let Some(wanted) = wanted.filter(|wanted: &Vec<_>| wanted.len() <= RANK_LIMIT) else {
+        let Some(wanted) = wanted.filter(|wanted: &Vec<_>| wanted.len() <= MANY_AXES) else {
             return Ok(vec![Fact::tensor(data.element, None)]);
         };
         let targets = self.targets(&wanted, data.shape.as_ref())?;

@@ -1,5 +1,6 @@
 //! `GridSample`, `AffineGrid` and `Col2Im`: images sampled at, or summed into, given places.
 
+use super::axes::MANY_AXES;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, broadcast, resize, values};
 use crate::ir::dim::Dim;
@@ -118,7 +119,8 @@ pub(super) fn col2im(node: &NodeView<'_>) -> Built {
 impl Operator for Col2Im {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = cx.element(0);
-        let Some(image) = cx.tensor(1).and_then(values::targets) else {
+        let image = cx.tensor(1).and_then(values::targets).filter(|image| image.len() <= MANY_AXES);
+        let Some(image) = image else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         let batch = cx.shape(0).and_then(|shape| shape.dim(0).cloned());

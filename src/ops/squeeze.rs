@@ -1,6 +1,6 @@
 //! `Squeeze` and `Unsqueeze`: dims of 1 go or come.
 
-use super::axes::{Axes, Found};
+use super::axes::{self, Axes, Found};
 use super::reshape::viewed;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
@@ -38,8 +38,9 @@ impl Operator for Squeeze {
                 return Err(Fault::shape(format!("axis {axis} of {shape} is {dim}, only dims of 1 can be squeezed")));
             }
         }
-        let kept = shape.dims().iter().enumerate().filter(|(axis, _)| !gone.contains(axis));
-        Ok(vec![viewed(&data, kept.map(|(_, dim)| dim.clone()).collect())])
+        let gone = axes::mask(&gone, shape.rank());
+        let kept = shape.dims().iter().zip(&gone).filter(|(_, gone)| !**gone);
+        Ok(vec![viewed(&data, kept.map(|(dim, _)| dim.clone()).collect())])
     }
 
     fn cost(&self, _cx: &CostCx<'_>) -> Option<Cost> {
@@ -81,8 +82,8 @@ impl Operator for Unsqueeze {
             Found::Unknown(_) => return Ok(vec![Fact::tensor(data.element, cx.fresh_shape(0, rank))]),
         };
         let mut old = shape.dims().iter();
-        let dims =
-            (0..rank).map(|axis| if new.contains(&axis) { Dim::ONE } else { old.next().cloned().unwrap_or(Dim::ONE) });
+        let new = axes::mask(&new, rank);
+        let dims = new.iter().map(|&new| if new { Dim::ONE } else { old.next().cloned().unwrap_or(Dim::ONE) });
         let shape: Shape = dims.collect();
         Ok(vec![viewed(&data, shape)])
     }

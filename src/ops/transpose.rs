@@ -1,7 +1,7 @@
 //! `Transpose`, `DepthToSpace` and `SpaceToDepth`: elements in another order.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, axes, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -20,7 +20,7 @@ impl Transpose {
     fn order(&self, rank: usize) -> Result<Vec<usize>, Fault> {
         let Some(perm) = &self.perm else { return Ok((0..rank).rev().collect()) };
         let order: Vec<usize> = perm.iter().filter_map(|&axis| usize::try_from(axis).ok()).collect();
-        let complete = order.len() == rank && perm.len() == rank && (0..rank).all(|axis| order.contains(&axis));
+        let complete = order.len() == rank && perm.len() == rank && axes::mask(&order, rank).iter().all(|&named| named);
         if !complete {
             let last = rank.saturating_sub(1);
             return Err(Fault::attribute(format!(
