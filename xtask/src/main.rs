@@ -1,13 +1,67 @@
 //! Chores of the repository; `cargo xtask help` lists them.
 
+mod fill;
+mod fixtures;
+mod fuzz;
 mod generate;
-mod truth;
+mod large;
+mod layout;
+mod messages;
+mod mutate;
+mod pages;
+#[path = "../../benches/synthetic/mod.rs"]
+mod synthetic;
+mod tidy;
 
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let only = args.get(2).map(String::as_str);
-    let misses = truth::run(std::path::Path::new("../shared"), only, args.get(3).is_some()).unwrap();
-    println!("{misses} misses");
-    let _ = generate::onnx_proto;
-    std::process::exit(i32::from(misses > 0));
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What a chore gives: whether it found everything as it should be.
+type Outcome = Result<bool, Box<dyn Error>>;
+
+/// Chores of the dlcost repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Tidy(tidy::Arguments),
+    Fixtures(fixtures::Arguments),
+    Fuzz(fuzz::Arguments),
+    Large(large::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Tidy(arguments) => tidy::run(&arguments),
+        Command::Fixtures(arguments) => fixtures::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Large(arguments) => large::run(&arguments),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The folder of the repository.
+fn root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+/// The folder with model files and their truth that some checkouts stand beside.
+fn shared() -> PathBuf {
+    root().join("../shared")
 }
