@@ -1,7 +1,7 @@
 //! Whole-program answers to CASES.md, group 3: counting operations and parameters. 1 MAC = 2 FLOPs; bias adds and
 //! activations are FLOPs only.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -330,7 +330,8 @@ fn quantised_operators_of_both_domains_have_shapes_and_costs() {
 /// Case 57.
 #[test]
 fn an_embedding_reads_the_rows_it_looks_up() {
-    let body = format!("g (int64[16, 256] ids) => (y) <{}> {{ [embed] y = Gather (E, ids) }}", weight("E", &[50_000, 384]));
+    let body =
+        format!("g (int64[16, 256] ids) => (y) <{}> {{ [embed] y = Gather (E, ids) }}", weight("E", &[50_000, 384]));
     let model = text(&opset(18, &body));
     only_warning(&model, "missing-external-data");
     assert_eq!(macs(&model), 0);
@@ -350,9 +351,19 @@ const LORA: &str = "g (float[T, 4096] x) => (y) {
 /// Case 58: the layer stands behind a trained one, so that the gradient goes on to its input.
 #[test]
 fn frozen_weights_have_no_gradient_but_pass_it_on() {
-    let weights = format!("<{}, {}, {}, float[4096] g = {}>", weight("W", &[4096, 4096]), weight("A", &[4096, 8]), weight("B", &[8, 4096]).replace("\"0\"", "\"131072\""), zeros(4096));
-    let body = LORA.replace("(y) {", &format!("(y) {weights} {{ [before] z = Mul (x, g)")).replace("(x, W)", "(z, W)").replace("(x, A)", "(z, A)");
-    let options = CheckOptions { frozen: vec!["base".to_owned()], dims: vec![("T".to_owned(), "1".to_owned())], ..training() };
+    let weights = format!(
+        "<{}, {}, {}, float[4096] g = {}>",
+        weight("W", &[4096, 4096]),
+        weight("A", &[4096, 8]),
+        weight("B", &[8, 4096]).replace("\"0\"", "\"131072\""),
+        zeros(4096)
+    );
+    let body = LORA
+        .replace("(y) {", &format!("(y) {weights} {{ [before] z = Mul (x, g)"))
+        .replace("(x, W)", "(z, W)")
+        .replace("(x, A)", "(z, A)");
+    let options =
+        CheckOptions { frozen: vec!["base".to_owned()], dims: vec![("T".to_owned(), "1".to_owned())], ..training() };
     let model = text_with(&opset(18, &body), &options);
     only_warning(&model, "missing-external-data");
     assert_eq!(macs(&model), 16_777_216 + 65_536);
@@ -367,8 +378,12 @@ fn frozen_weights_have_no_gradient_but_pass_it_on() {
 /// Case 58: at the start of the model nobody needs the gradient of the input.
 #[test]
 fn nothing_goes_back_where_nothing_is_trained() {
-    let body = LORA.replace("(y) {", &format!("(y) <{}, {}, {}> {{", weight("W", &[4096, 4096]), weight("A", &[4096, 8]), weight("B", &[8, 4096])));
-    let options = CheckOptions { frozen: vec!["*".to_owned()], dims: vec![("T".to_owned(), "1".to_owned())], ..training() };
+    let body = LORA.replace(
+        "(y) {",
+        &format!("(y) <{}, {}, {}> {{", weight("W", &[4096, 4096]), weight("A", &[4096, 8]), weight("B", &[8, 4096])),
+    );
+    let options =
+        CheckOptions { frozen: vec!["*".to_owned()], dims: vec![("T".to_owned(), "1".to_owned())], ..training() };
     let model = text_with(&opset(18, &body), &options);
     assert_eq!(graph(&model).flops.backward, Some(0));
     assert_eq!(graph(&model).parameters.trainable, 0);
@@ -550,7 +565,8 @@ fn elementwise_operators_have_flops_and_bytes() {
     for step in 0..200 {
         nodes += &format!("m{step} = Mul (h{step}, g) h{} = Add (m{step}, x)\n", step + 1);
     }
-    let model = text(&opset(18, &format!("g (float[2, 16] x, float[2, 16] h0, float[2, 16] g) => (h200) {{ {nodes} }}")));
+    let model =
+        text(&opset(18, &format!("g (float[2, 16] x, float[2, 16] h0, float[2, 16] g) => (h200) {{ {nodes} }}")));
     assert_silent(&model);
     assert_eq!(counts(&model), (0, 400 * 32, 0));
     assert_eq!(graph(&model).bytes, Some(400 * 3 * 32 * 4));

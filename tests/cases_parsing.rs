@@ -1,6 +1,6 @@
 //! Whole-program answers to CASES.md, group 1: parsing and external data.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -182,7 +182,10 @@ fn a_missing_shape_leaves_the_rank_and_is_told_once_at_its_reader() {
     let told: Vec<_> = model
         .diagnostics
         .iter()
-        .filter(|finding| finding.message.contains("reshape") || finding.places.iter().any(|place| place.node.as_deref() == Some("reshape")))
+        .filter(|finding| {
+            finding.message.contains("reshape")
+                || finding.places.iter().any(|place| place.node.as_deref() == Some("reshape"))
+        })
         .collect();
     assert!(!told.is_empty(), "{:#?}", model.diagnostics);
     for finding in &model.diagnostics {
@@ -254,9 +257,13 @@ fn stored(element: i64, field: u32, values: &[i64]) -> Vec<u8> {
 /// Case 6.
 #[test]
 fn bytes_follow_the_element_type_not_the_field_that_stores_it() {
-    for (element, field, name, byte_count) in
-        [(10, 5, "float16", 12), (16, 5, "bfloat16", 12), (6, 5, "int32", 24), (12, 11, "uint32", 24), (13, 11, "uint64", 48)]
-    {
+    for (element, field, name, byte_count) in [
+        (10, 5, "float16", 12),
+        (16, 5, "bfloat16", 12),
+        (6, 5, "int32", 24),
+        (12, 11, "uint32", 24),
+        (13, 11, "uint64", 48),
+    ] {
         let model = bytes(&stored(element, field, &[15360, 0, 15360, 0, 15360, 0]));
         assert_clean(&model);
         assert_eq!(graph(&model).parameters.bytes, byte_count, "{name}");
@@ -373,7 +380,9 @@ fn the_domain_ai_onnx_is_the_empty_domain() {
 /// Case 8: two versions of one domain.
 #[test]
 fn two_versions_of_one_domain_are_an_error() {
-    for imports in ["\"\" : 17, \"\" : 18", "\"\" : 17, \"ai.onnx\" : 18", "\"\" : 18, \"ai.onnx.ml\" : 3, \"ai.onnx.ml\" : 4"] {
+    for imports in
+        ["\"\" : 17, \"\" : 18", "\"\" : 17, \"ai.onnx\" : 18", "\"\" : 18, \"ai.onnx.ml\" : 3, \"ai.onnx.ml\" : 4"]
+    {
         let model = text(&relu(&format!("ir_version: 10, opset_import: [{imports}]")));
         only_error(&model, "conflicting-opset-imports");
         assert_eq!(shape(&model, "y"), "[2]");

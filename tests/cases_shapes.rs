@@ -1,7 +1,7 @@
 //! Whole-program answers to CASES.md, group 2: shapes. Where onnx shape inference and onnxruntime differ, the case says
 //! who is right.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -60,7 +60,8 @@ fn the_rule_of_ceil_mode_holds_per_axis_and_for_old_opsets() {
 /// Case 11: what the exporter declares.
 #[test]
 fn a_declared_extra_window_is_a_warning_and_the_computed_shape_wins() {
-    let model = text(&opset(14, &format!("g (float[1, 2, 3, 6, 5] x) => (float[1, 2, 2, 3, 3] y) {{ y = {THREE_AXES} }}")));
+    let model =
+        text(&opset(14, &format!("g (float[1, 2, 3, 6, 5] x) => (float[1, 2, 2, 3, 3] y) {{ y = {THREE_AXES} }}")));
     assert_says(only_warning(&model, "declared-shape-wrong"), &["\"y\"", "1×2×2×3×3", "1×2×2×3×2"]);
     assert_eq!(shape(&model, "y"), "[1, 2, 2, 3, 2]");
 }
@@ -77,7 +78,8 @@ fn valid_padding_means_zero_padding_and_then_the_rule_of_ceil_mode() {
 #[test]
 fn same_padding_counts_the_dilated_kernel() {
     for side in ["SAME_UPPER", "SAME_LOWER"] {
-        let node = format!("Conv <kernel_shape = [3, 3], dilations = [2, 2], strides = [3, 3], auto_pad = \"{side}\"> (x, w)");
+        let node =
+            format!("Conv <kernel_shape = [3, 3], dilations = [2, 2], strides = [3, 3], auto_pad = \"{side}\"> (x, w)");
         assert_eq!(one_node(18, "float[1, 2, 10, 10] x, float[2, 2, 3, 3] w", "", &node), "[1, 2, 4, 4]");
     }
     let attributes = "kernel_shape = [3, 3], dilations = [2, 1], strides = [3, 2], auto_pad = \"SAME_LOWER\"";
@@ -190,7 +192,8 @@ fn resize(version: u32, input: &str, initializers: &str, node: &str) -> String {
 /// Case 18.
 #[test]
 fn scales_are_multiplied_in_single_precision_as_runtimes_do_and_it_is_said() {
-    let model = text(&resize(18, "1, 1, 10, 10", "float[4] s = {1, 1, 0.7, 1.3}", "Resize <mode = \"nearest\"> (x, , s)"));
+    let model =
+        text(&resize(18, "1, 1, 10, 10", "float[4] s = {1, 1, 0.7, 1.3}", "Resize <mode = \"nearest\"> (x, , s)"));
     assert_clean(&model);
     assert_eq!(shape(&model, "y"), "[1, 1, 7, 13]");
     let notes = named(&model, "runtimes-differ");
@@ -226,7 +229,9 @@ fn an_empty_constant_counts_as_not_given() {
     let nodes = "roi = Constant <value = float[0] {}> () scales = Constant <value = float[0] {}> ()";
     let model = text(&opset(
         11,
-        &format!("g (float[1, 1, 4, 4] x) => (y) <int64[4] sizes = {{1, 1, 8, 8}}> {{ {nodes} y = Resize (x, roi, scales, sizes) }}"),
+        &format!(
+            "g (float[1, 1, 4, 4] x) => (y) <int64[4] sizes = {{1, 1, 8, 8}}> {{ {nodes} y = Resize (x, roi, scales, sizes) }}"
+        ),
     ));
     assert_silent(&model);
     assert_eq!(shape(&model, "y"), "[1, 1, 8, 8]");
@@ -250,7 +255,12 @@ fn a_copied_dim_of_reshape_is_part_of_the_product() {
 #[test]
 fn allowzero_means_a_true_zero() {
     let model = |attributes: &str| {
-        text(&opset(18, &format!("g (float[0, 8, 2] x) => (y) <int64[3] s = {{0, 0, 4}}> {{ r = Reshape {attributes} (x, s) y = Relu (r) }}")))
+        text(&opset(
+            18,
+            &format!(
+                "g (float[0, 8, 2] x) => (y) <int64[3] s = {{0, 0, 4}}> {{ r = Reshape {attributes} (x, s) y = Relu (r) }}"
+            ),
+        ))
     };
     let zero = model("<allowzero = 1>");
     assert_clean(&zero);
@@ -281,7 +291,8 @@ fn empty_tensors_cost_nothing_and_divide_nothing() {
 fn slice(input: &str, starts: &str, ends: &str, axes: &str, steps: &str) -> String {
     let count = starts.split(',').count();
     let tensor = |name: &str, values: &str| format!("int64[{count}] {name} = {{{values}}}");
-    let given = [tensor("starts", starts), tensor("ends", ends), tensor("axes", axes), tensor("steps", steps)].join(", ");
+    let given =
+        [tensor("starts", starts), tensor("ends", ends), tensor("axes", axes), tensor("steps", steps)].join(", ");
     one_node(18, &format!("float[{input}] x"), &given, "Slice (x, starts, ends, axes, steps)")
 }
 
@@ -305,7 +316,8 @@ fn a_step_rounds_the_length_up() {
 
 #[track_caller]
 fn einsum(equation: &str, left: &str, right: &str) -> (String, i128) {
-    let body = format!("g (float[{left}] a, float[{right}] b) => (y) {{ y = Einsum <equation = \"{equation}\"> (a, b) }}");
+    let body =
+        format!("g (float[{left}] a, float[{right}] b) => (y) {{ y = Einsum <equation = \"{equation}\"> (a, b) }}");
     let model = text(&opset(18, &body));
     assert_silent(&model);
     (shape(&model, "y"), macs(&model))
@@ -388,7 +400,8 @@ fn every_elementwise_operator_names_the_dims_that_differ() {
         ("Pow", "4, 5", "3, 5", &["4", "3"]),
         ("Div", "N, 5", "N, 6", &["5", "6"]),
     ] {
-        let model = text(&opset(18, &format!("g (float[{left}] x, float[{right}] z) => (y) {{ [n] y = {op} (x, z) }}")));
+        let model =
+            text(&opset(18, &format!("g (float[{left}] x, float[{right}] z) => (y) {{ [n] y = {op} (x, z) }}")));
         let error = only_error(&model, "shape-mismatch");
         assert_says(error, &["\"n\"", op]);
         assert_says(error, words);
@@ -694,7 +707,8 @@ fn a_stored_shape_that_contradicts_the_computed_one_is_a_warning_with_both() {
 /// Case 41.
 #[test]
 fn an_uneven_split_gives_the_last_piece_what_is_left() {
-    let model = text(&opset(18, "g (float[10, 2] x) => (a, b, c, e) { a, b, c, e = Split <axis = 0, num_outputs = 4> (x) }"));
+    let model =
+        text(&opset(18, "g (float[10, 2] x) => (a, b, c, e) { a, b, c, e = Split <axis = 0, num_outputs = 4> (x) }"));
     assert_silent(&model);
     let shapes = ["a", "b", "c", "e"].map(|name| shape(&model, name));
     assert_eq!(shapes, ["[3, 2]", "[3, 2]", "[3, 2]", "[1, 2]"]);
@@ -722,7 +736,10 @@ fn each_call_of_a_function_has_its_own_lines_and_shapes() {
     let products: Vec<_> = model.layers.iter().filter(|layer| layer.op == "MatMul").collect();
     assert_eq!(products.iter().map(|layer| layer.macs.unwrap()).collect::<Vec<_>>(), [24, 40]);
     assert_eq!(products.iter().map(|layer| layer.parameters).collect::<Vec<_>>(), [12, 20]);
-    assert_eq!(products.iter().map(|layer| support::dims(layer.output_shape.as_deref())).collect::<Vec<_>>(), ["[2, 4]", "[2, 5]"]);
+    assert_eq!(
+        products.iter().map(|layer| support::dims(layer.output_shape.as_deref())).collect::<Vec<_>>(),
+        ["[2, 4]", "[2, 5]"]
+    );
     let keys: std::collections::HashSet<_> = model.layers.iter().map(|layer| &layer.key).collect();
     assert_eq!(keys.len(), model.layers.len());
     let sum: i128 = model.layers.iter().map(|layer| layer.macs.unwrap()).sum();
@@ -732,12 +749,14 @@ fn each_call_of_a_function_has_its_own_lines_and_shapes() {
 /// Case 42: a function that calls a function.
 #[test]
 fn nested_functions_are_followed() {
-    let nested = FUNCTION.replace(
-        "Block (a, W) => (r) { m = MatMul (a, W) r = Relu (m) }",
-        "Block (a, W) => (r) { m = local.Inner (a, W) r = Relu (m) }
+    let nested = FUNCTION
+        .replace(
+            "Block (a, W) => (r) { m = MatMul (a, W) r = Relu (m) }",
+            "Block (a, W) => (r) { m = local.Inner (a, W) r = Relu (m) }
         <domain: \"local\", opset_import: [\"\" : 18]>
         Inner (a, W) => (r) { r = MatMul (a, W) }",
-    ).replace("opset_import: [\"\" : 18]>\nBlock", "opset_import: [\"\" : 18, \"local\" : 1]>\nBlock");
+        )
+        .replace("opset_import: [\"\" : 18]>\nBlock", "opset_import: [\"\" : 18, \"local\" : 1]>\nBlock");
     let model = text(&nested);
     assert_silent(&model);
     assert_eq!((shape(&model, "y"), macs(&model), parameters(&model)), ("[2, 5]".to_owned(), 64, 32));

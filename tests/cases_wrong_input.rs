@@ -43,10 +43,8 @@ fn a_git_lfs_pointer_is_named_with_digest_and_size() {
 #[test]
 fn a_side_file_that_is_a_pointer_is_named() {
     let folder = Folder::with(&[("w.bin", POINTER.as_bytes())]);
-    let model = folder.check(&opset(
-        18,
-        r#"g (float[1, 4] x) => (y) <float[4, 4] W = ["location": "w.bin"]> { y = MatMul (x, W) }"#,
-    ));
+    let model = folder
+        .check(&opset(18, r#"g (float[1, 4] x) => (y) <float[4, 4] W = ["location": "w.bin"]> { y = MatMul (x, W) }"#));
     let found = named(&model, "lfs-pointer");
     assert_eq!(found.len(), 1, "{:#?}", model.diagnostics);
     assert_says(found[0], &["w.bin", "Git LFS pointer"]);
@@ -76,7 +74,10 @@ fn a_web_page_is_named_with_its_title() {
 #[test]
 fn error_bodies_of_downloads_are_named() {
     for (body, words) in [
-        ("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>", &["XML", "AccessDenied"][..]),
+        (
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
+            &["XML", "AccessDenied"][..],
+        ),
         ("<Error><Code>NoSuchKey</Code></Error>", &["XML", "NoSuchKey"]),
         ("{\"error\": \"Repository not found\"}", &["JSON", "Repository not found"]),
         ("{\"code\": \"AccessDenied\", \"message\": \"Request has expired\"}", &["JSON", "Request has expired"]),
@@ -239,8 +240,13 @@ fn behind_an_unknown_operator_shapes_are_unknown_not_zero() {
 /// Case 102.
 #[test]
 fn a_misspelt_operator_is_an_error_with_the_nearest_name() {
-    for (wrong, right) in [("Covn", "Conv"), ("MatMull", "MatMul"), ("relu", "Relu"), ("BatchNormalisation", "BatchNormalization")] {
-        let model = text(&opset(18, &format!("g (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (y) {{ [n] y = {wrong} (x, w) }}")));
+    for (wrong, right) in
+        [("Covn", "Conv"), ("MatMull", "MatMul"), ("relu", "Relu"), ("BatchNormalisation", "BatchNormalization")]
+    {
+        let model = text(&opset(
+            18,
+            &format!("g (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w) => (y) {{ [n] y = {wrong} (x, w) }}"),
+        ));
         let error = only_error(&model, "unknown-operator");
         assert_says(error, &["unknown operator", wrong]);
         assert!(error.help.as_deref().unwrap().contains(&format!("did you mean {right}?")), "{error:#?}");
@@ -289,10 +295,7 @@ fn cycles_of_every_length_end() {
     for index in 0..1000 {
         let _ = writeln!(nodes, "[n{index}] t{} = Relu (t{index})", (index + 1) % 1000);
     }
-    let model = text(&opset(
-        18,
-        &format!("g (float[2, 2] x) => (t0, y) {{ {nodes} [fine] y = MatMul (x, x) }}"),
-    ));
+    let model = text(&opset(18, &format!("g (float[2, 2] x) => (t0, y) {{ {nodes} [fine] y = MatMul (x, x) }}")));
     assert_says(only_error(&model, "cyclic-graph"), &["n0 -> n1 -> n2"]);
     assert_eq!(macs(&model), 8);
     assert_eq!(shape(&model, "y"), "[2, 2]");
@@ -374,7 +377,8 @@ fn dims_whose_product_overflows_are_an_error_not_zero() {
     assert_says(only_error(&model, "tensor-too-large"), &["\"x\"", "2^66", "4294967296×4294967296×4"]);
     assert_ne!(graph(&model).bytes, Some(0));
     let most = i64::MAX;
-    let model = text(&opset(18, &format!("g (float[{most}, {most}, {most}, {most}] x) => (y) {{ y = MatMul (x, x) }}")));
+    let model =
+        text(&opset(18, &format!("g (float[{most}, {most}, {most}, {most}] x) => (y) {{ y = MatMul (x, x) }}")));
     assert_says(only_error(&model, "tensor-too-large"), &["\"x\"", "2^"]);
     assert!(graph(&model).macs.is_none_or(|macs| macs > 0));
 }
@@ -431,7 +435,10 @@ fn dims_below_minus_one_are_errors_and_zero_is_a_true_zero() {
 #[test]
 fn a_negative_dim_of_a_stored_tensor_is_an_error() {
     for dim in ["-1", "-5"] {
-        let model = text(&opset(18, &format!("g (float[1, 2] x) => (y) <float[2, {dim}] W = {{0, 0}}> {{ y = MatMul (x, W) }}")));
+        let model = text(&opset(
+            18,
+            &format!("g (float[1, 2] x) => (y) <float[2, {dim}] W = {{0, 0}}> {{ y = MatMul (x, W) }}"),
+        ));
         assert_says(only_error(&model, "negative-dim"), &["\"W\"", dim]);
     }
 }
@@ -545,7 +552,10 @@ fn assert_nesting(check: fn(usize) -> Model) {
     for levels in [33, 60, 200, 2000] {
         let model = check(levels);
         let errors = at_level(&model, Level::Error);
-        assert!(errors.iter().any(|error| error.message.contains("nested deeper than 32 graphs")), "{levels}: {errors:#?}");
+        assert!(
+            errors.iter().any(|error| error.message.contains("nested deeper than 32 graphs")),
+            "{levels}: {errors:#?}"
+        );
     }
 }
 
@@ -563,7 +573,8 @@ fn thirty_two_nested_graphs_work_and_more_are_an_error() {
 /// Case 110: with the stack that a thread has.
 #[test]
 fn nesting_fits_the_stack_of_a_thread() {
-    for check in [|levels| bytes(&nested_bytes(levels)), |levels| text(&nested_text(levels))] as [fn(usize) -> Model; 2] {
+    for check in [|levels| bytes(&nested_bytes(levels)), |levels| text(&nested_text(levels))] as [fn(usize) -> Model; 2]
+    {
         std::thread::Builder::new().stack_size(2 << 20).spawn(move || assert_nesting(check)).unwrap().join().unwrap();
     }
 }

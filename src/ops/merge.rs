@@ -56,7 +56,9 @@ fn join_tensors(cx: &mut InferCx<'_>, output: usize, spread: Spread, a: &TensorF
     let shape = match (&a.shape, &b.shape) {
         (Some(left), Some(right)) if left.rank() == right.rank() => {
             let dims = left.dims().iter().zip(right.dims()).enumerate();
-            Some(dims.map(|(axis, (left, right))| join_dims(cx, [output, axis], spread, left, right)).collect::<Shape>())
+            Some(
+                dims.map(|(axis, (left, right))| join_dims(cx, [output, axis], spread, left, right)).collect::<Shape>(),
+            )
         }
         _ => None,
     };

@@ -301,8 +301,10 @@ impl Binder<'_> {
                 && number != other
             {
                 if declared.as_symbol().is_none() {
-                    let message =
-                        format!("dim {axis} of input {:?}, {declared}, is {number} and {other} by --input-shape", input.name);
+                    let message = format!(
+                        "dim {axis} of input {:?}, {declared}, is {number} and {other} by --input-shape",
+                        input.name
+                    );
                     self.report(Diagnostic::new(Code::ConflictingBinding, message), input.tensor);
                 }
                 dims.push(decided);

@@ -241,13 +241,14 @@ fn coverage_line(graph: &Graph) -> String {
     let mut parts = Vec::new();
     if coverage.layers_not_counted > 0 {
         let layers = plural(graph.layers, "layer");
-        let share = percent(coverage.layers_not_counted as i128, graph.layers as i128);
-        parts.push(format!("{} of {layers} without a cost ({share})", coverage.layers_not_counted));
+        let mut shares =
+            format!("{} of the layers", percent(coverage.layers_not_counted as i128, graph.layers as i128));
         if let (Some(missing), Some(counted)) = (coverage.bytes_not_counted, graph.bytes)
             && missing > 0
         {
-            parts.push(format!("with them {} of the bytes", percent(missing, counted.saturating_add(missing))));
+            shares.push_str(&format!(", {} of the bytes", percent(missing, counted.saturating_add(missing))));
         }
+        parts.push(format!("{} of {layers} without a cost ({shares})", coverage.layers_not_counted));
     }
     if coverage.layers_at_bound > 0 {
         let rests = if graph.macs == Some(0) {
@@ -268,7 +269,11 @@ fn coverage_line(graph: &Graph) -> String {
 /// A share in percent.
 #[allow(clippy::cast_precision_loss, reason = "a share is shown with one decimal")]
 fn percent(part: i128, whole: i128) -> String {
-    if whole > 0 { format!("{:.1} %", 100.0 * part as f64 / whole as f64) } else { "all".to_owned() }
+    if whole <= 0 {
+        return "all".to_owned();
+    }
+    let percent = 100.0 * part as f64 / whole as f64;
+    if percent < 0.05 { "under 0.1 %".to_owned() } else { format!("{percent:.1} %") }
 }
 
 /// The layers with the most MACs, then bytes.
@@ -447,8 +452,11 @@ mod tests {
 
     #[test]
     fn bounds_are_marked() {
-        let coverage =
-            |layers_not_counted, layers_at_bound| Coverage { layers_not_counted, layers_at_bound, ..Coverage::default() };
+        let coverage = |layers_not_counted, layers_at_bound| Coverage {
+            layers_not_counted,
+            layers_at_bound,
+            ..Coverage::default()
+        };
         assert_eq!(mark(&coverage(0, 0), Style::PLAIN), "");
         assert_eq!(mark(&coverage(1, 0), Style::PLAIN), "at least ");
         assert_eq!(mark(&coverage(0, 1), Style::PLAIN), "≤ ");

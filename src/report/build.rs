@@ -101,12 +101,7 @@ fn fill(
     }
 }
 
-fn graph(
-    analysis: &Analysis,
-    figures: &Figures,
-    values: &BTreeMap<String, i128>,
-    options: &CheckOptions,
-) -> Graph {
+fn graph(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>, options: &CheckOptions) -> Graph {
     let at_bound = figures.layers.iter().filter(|figures| figures.at_bound && figures.repeats != Some(0));
     let macs_at_bound = at_bound.clone().filter_map(|figures| figures.macs).fold(0, i128::saturating_add);
     let bytes_at_bound = at_bound.clone().filter_map(|figures| figures.bytes).fold(0, i128::saturating_add);

@@ -1,7 +1,7 @@
 //! What the whole-program tests share: models as ONNX text or as bytes in, the report of one model out.
 
 #![allow(dead_code, reason = "each test program uses a part")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
@@ -166,11 +166,9 @@ pub(crate) fn bounds(model: &Model, name: &str) -> String {
 
 /// The layer of a key.
 pub(crate) fn layer<'m>(model: &'m Model, key: &str) -> &'m Layer {
-    model
-        .layers
-        .iter()
-        .find(|layer| layer.key == key)
-        .unwrap_or_else(|| panic!("no layer {key}: {:?}", model.layers.iter().map(|layer| &layer.key).collect::<Vec<_>>()))
+    model.layers.iter().find(|layer| layer.key == key).unwrap_or_else(|| {
+        panic!("no layer {key}: {:?}", model.layers.iter().map(|layer| &layer.key).collect::<Vec<_>>())
+    })
 }
 
 /// Asserts that nothing above a note was found.

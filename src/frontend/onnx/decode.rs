@@ -385,7 +385,7 @@ mod tests {
 
     fn nested(levels: usize) -> Bytes {
         let mut graph = proto::GraphProto::default();
-        for _ in 1..levels {
+        for _ in 0..levels {
             let attribute = proto::AttributeProto {
                 name: Some(Bytes::from_static(b"then_branch")),
                 g: Some(graph.encode_to_vec().into()),

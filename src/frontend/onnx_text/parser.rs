@@ -276,7 +276,12 @@ impl<'a> Parser<'a> {
         let start = self.start();
         if depth > MAX_GRAPH_DEPTH {
             let end = self.char_end(start);
-            return Err(self.error(start, end, format!("subgraphs are nested deeper than {MAX_GRAPH_DEPTH} graphs"), None));
+            return Err(self.error(
+                start,
+                end,
+                format!("subgraphs are nested deeper than {MAX_GRAPH_DEPTH} graphs"),
+                None,
+            ));
         }
         let mut graph = GraphDef::default();
         self.graph_signature(&mut graph)?;

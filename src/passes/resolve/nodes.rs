@@ -312,7 +312,10 @@ fn is_constant(node: &NodeDef) -> bool {
 
 fn unknown(domain: &str, op_type: &str) -> Diagnostic {
     let elsewhere = table::domains_of(op_type);
-    let shown = |domain: &str| if domain.is_empty() { "ai.onnx" } else { domain }.to_owned();
+    let moved = |domain: &str| {
+        let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+        format!("{op_type} exists in domain {domain}: set the node's domain")
+    };
     if domain.is_empty() {
         if STANDARD_NAMES.contains(&op_type) {
             let message = format!(
@@ -322,7 +325,7 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
         }
         let mut diagnostic = Diagnostic::new(Code::UnknownOperator, format!("unknown operator {op_type}"));
         diagnostic.help = match elsewhere.first() {
-            Some(other) => Some(format!("{op_type} exists in domain {}: set the node's domain", shown(other))),
+            Some(other) => Some(moved(other)),
             None => {
                 suggest::nearest(op_type, STANDARD_NAMES.iter().copied()).map(|name| format!("did you mean {name}?"))
             }
@@ -333,8 +336,10 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
         let message =
             format!("{domain}.{op_type} has no rule; its outputs are known only where the file declares them");
         let mut diagnostic = Diagnostic::new(Code::OperatorWithoutRule, message);
-        diagnostic.help =
-            suggest::nearest(op_type, table::names_of(domain)).map(|name| format!("did you mean {name}?"));
+        diagnostic.help = match elsewhere.first() {
+            Some(other) => Some(moved(other)),
+            None => suggest::nearest(op_type, table::names_of(domain)).map(|name| format!("did you mean {name}?")),
+        };
         return diagnostic;
     }
     let message = format!(
