@@ -51,13 +51,16 @@ pub fn classify(program: &Program) -> Vec<Usage> {
         }
     }
     let mut seen = HashSet::new();
+    let names = Names(
+        program.stored.iter().filter_map(|stored| program.tensor(stored.tensor)).map(|tensor| &*tensor.name).collect(),
+    );
     let keeps_initializers = keeps_weights_in_initializers(program, &uses);
     program
         .stored
         .iter()
         .zip(uses)
         .map(|(stored, uses)| {
-            let kind = kind_of(program, stored, &uses, keeps_initializers);
+            let kind = kind_of(program, stored, &uses, keeps_initializers, &names);
             let packed = uses.iter().find_map(|(_, _, _, node, input)| {
                 node.operator.as_ref().and_then(|operator| operator.stored_elements(*input))
             });
@@ -118,7 +121,7 @@ fn keeps_weights_in_initializers(program: &Program, uses: &[Vec<Use<'_>>]) -> bo
     })
 }
 
-fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializers: bool) -> Kind {
+fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializers: bool, names: &Names<'_>) -> Kind {
     let Some(element) = stored.element() else { return Kind::Other };
     let real = element.is_real() || element.is_complex();
     let quantised = element.is_integer() && element.bits() <= 8;
@@ -143,7 +146,7 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializ
         Role::Weight if real => true,
         // Tables of indices are looked up too; of integers only quantised weights are parameters.
         Role::Weight => several && (quantised || bias && dequantises(&node.op)),
-        Role::Data if real => is_stored_weight(program, stored),
+        Role::Data if real => is_stored_weight(program, stored) && !names.is_scale_of_quantised(name),
         Role::Data => several && &*node.op == "DequantizeLinear",
         Role::Statistic | Role::Setting => false,
     });
@@ -153,6 +156,16 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializ
 /// Operators whose 32-bit integers are biases.
 fn dequantises(op: &str) -> bool {
     ["DequantizeLinear", "QLinear", "QGemm", "ConvInteger", "MatMulInteger"].iter().any(|name| op.contains(name))
+}
+
+/// Names of all stored tensors.
+struct Names<'a>(HashSet<&'a str>);
+
+impl Names<'_> {
+    /// A scale beside the zero point of the same quantised tensor.
+    fn is_scale_of_quantised(&self, name: &str) -> bool {
+        name.strip_suffix("_scale").is_some_and(|tensor| self.0.contains(format!("{tensor}_zero_point").as_str()))
+    }
 }
 
 /// Whether a float tensor that takes part in arithmetic is a weight rather than a number of the code that was
