@@ -1,7 +1,7 @@
 //! `If`, `Loop`, `Scan` and `SequenceMap`: operators that run subgraphs. Their own cost is nothing; what the subgraphs
 //! cost is counted at the subgraphs' nodes, as often as [`Repeats`] says.
 
-use super::merge::{join_facts, without_value};
+use super::merge::{join_branches, join_facts, without_value};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Repeats, Role};
 use crate::ir::dim::Dim;
@@ -38,7 +38,9 @@ impl Operator for If {
         cx.set_repeats(1, Repeats::Branch);
         let joined = then.iter().zip(&otherwise).enumerate();
         Ok(joined
-            .map(|(output, (then, otherwise))| join_facts(cx, output, &without_value(then), &without_value(otherwise)))
+            .map(|(output, (then, otherwise))| {
+                join_branches(cx, output, &without_value(then), &without_value(otherwise))
+            })
             .collect())
     }
 

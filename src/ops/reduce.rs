@@ -107,7 +107,7 @@ impl Reduce {
             return values::spread(self.of_equal(&scalar, &count, data.element)?, shape);
         }
         let grid = Grid::of(data)?;
-        let mut folded: Vec<Option<Scalar>> = vec![None; values::sizes(shape)?.iter().product()];
+        let mut folded: Vec<Option<Scalar>> = vec![None; values::count(&values::sizes(shape)?)];
         let gone = axes::mask(axes, grid.sizes.len());
         let kept_sizes: Vec<usize> =
             grid.sizes.iter().zip(&gone).map(|(&size, &gone)| if gone { 1 } else { size }).collect();

@@ -137,22 +137,22 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializ
     if uses.iter().any(|(_, _, role, ..)| *role == Role::Statistic) {
         return Kind::Statistic;
     }
+    // A quantised scalar is a zero point.
+    let several = stored.def.element_count() != Some(1);
     let is_weight = uses.iter().any(|(_, _, role, node, _)| match role {
         Role::Weight if real => true,
-        // Tables of indices are looked up too; only quantised weights are parameters.
-        Role::Weight => quantised && !node.op.starts_with("Gather") || bias && multiplies_integers(&node.op),
-        Role::Data => {
-            let dequantised = &*node.op == "DequantizeLinear";
-            if real { is_stored_weight(program, stored) } else { dequantised && (quantised || bias) }
-        }
+        // Tables of indices are looked up too; of integers only quantised weights are parameters.
+        Role::Weight => several && (quantised || bias && dequantises(&node.op)),
+        Role::Data if real => is_stored_weight(program, stored),
+        Role::Data => several && &*node.op == "DequantizeLinear",
         Role::Statistic | Role::Setting => false,
     });
     if is_weight { Kind::Trainable } else { otherwise }
 }
 
 /// Operators whose 32-bit integers are biases.
-fn multiplies_integers(op: &str) -> bool {
-    ["QLinear", "QGemm", "ConvInteger", "MatMulInteger"].iter().any(|name| op.contains(name))
+fn dequantises(op: &str) -> bool {
+    ["DequantizeLinear", "QLinear", "QGemm", "ConvInteger", "MatMulInteger"].iter().any(|name| op.contains(name))
 }
 
 /// Whether a float tensor that takes part in arithmetic is a weight rather than a number of the code that was
