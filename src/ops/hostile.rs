@@ -145,8 +145,10 @@ fn try_one(entry: &Entry, numbers: &mut Numbers) {
     let mut node = NodeDef { op_type: entry.name.into(), domain: entry.domain.into(), ..NodeDef::default() };
     node.inputs = facts.iter().map(|fact| if fact.is_some() { "x".into() } else { "".into() }).collect();
     node.outputs = (0..outputs).map(|output| format!("y{output}").into()).collect();
-    node.attributes =
-        ATTRIBUTES.iter().filter_map(|name| (numbers.next(3) == 0).then(|| numbers.attribute(name))).collect();
+    node.attributes = ATTRIBUTES
+        .iter()
+        .filter_map(|name| if numbers.next(3) == 0 { Some(numbers.attribute(name)) } else { None })
+        .collect();
     let opset = numbers.pick(&[1, 6, 7, 9, 10, 11, 13, 18, 21, 24]);
     let Ok(operator) = (entry.build)(&NodeView::new(&node, opset)) else { return };
     let inputs: Vec<_> = facts.iter().map(Option::as_ref).collect();

@@ -14,6 +14,9 @@ pub(crate) struct TestNode {
     outputs: usize,
 }
 
+/// What a node under test gave: facts of the outputs, remarks, and what it costs.
+pub(crate) type Ran = (Vec<Fact>, Vec<Fault>, Option<Cost>);
+
 /// A node of the standard domain, opset 21, one output.
 pub(crate) fn op(name: &str) -> TestNode {
     TestNode { node: NodeDef { op_type: name.into(), ..NodeDef::default() }, opset: 21, outputs: 1 }
@@ -93,10 +96,7 @@ impl TestNode {
     }
 
     /// Facts of the outputs and the remarks.
-    pub(crate) fn run_optional(
-        mut self,
-        inputs: &[Option<Fact>],
-    ) -> Result<(Vec<Fact>, Vec<Fault>, Option<Cost>), Fault> {
+    pub(crate) fn run_optional(mut self, inputs: &[Option<Fact>]) -> Result<Ran, Fault> {
         let given = |input: &Option<Fact>| if input.is_some() { "x".into() } else { "".into() };
         self.node.inputs = inputs.iter().map(given).collect();
         self.node.outputs = (0..self.outputs).map(|index| format!("y{index}").into()).collect();

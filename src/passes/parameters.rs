@@ -40,7 +40,7 @@ pub struct Usage {
 /// Classifies every stored tensor, by [`StoredId`].
 #[must_use]
 pub fn classify(program: &Program) -> Vec<Usage> {
-    let mut uses: Vec<Vec<(GraphId, NodeIndex, Role, &Node, usize)>> = vec![Vec::new(); program.stored.len()];
+    let mut uses: Vec<Vec<Use<'_>>> = vec![Vec::new(); program.stored.len()];
     for (graph, index, node) in program.nodes() {
         for (input, tensor) in node.inputs.iter().enumerate() {
             let Some(StoredId(stored)) = tensor.and_then(|tensor| stored_of(program, tensor)) else { continue };
