@@ -93,11 +93,12 @@ fn stored_of(program: &Program, tensor: TensorId) -> Option<StoredId> {
     }
 }
 
-/// Location and offset of external data: two names for one range are one weight.
-fn external_range(stored: &Stored) -> Option<(String, String)> {
+/// Location, offset and size of external data: two names for one range are one weight.
+fn external_range(stored: &Stored) -> Option<(String, String, Option<u128>)> {
     match &stored.def.data {
         Payload::External(data) => {
-            Some((data.get("location")?.to_owned(), data.get("offset").unwrap_or("0").to_owned()))
+            let offset = data.get("offset").unwrap_or("0").to_owned();
+            Some((data.get("location")?.to_owned(), offset, stored.def.stored_bytes()))
         }
         _ => None,
     }
