@@ -193,12 +193,12 @@ fn compile(layers: &[Layer]) -> Tape {
 #[derive(Clone)]
 struct Times {
     number: Option<i128>,
-    formula: Dim,
+    formula: Option<Dim>,
     at_bound: bool,
 }
 
 impl Times {
-    const ONCE: Self = Self { number: Some(1), formula: Dim::ONE, at_bound: false };
+    const ONCE: Self = Self { number: Some(1), formula: Some(Dim::ONE), at_bound: false };
 }
 
 #[derive(Default)]
@@ -236,8 +236,11 @@ impl Summing<'_> {
                 *slot = figures;
             }
             match &layer.cost {
-                Some(cost) if cost.macs != Dim::ZERO => terms.push(at_bound(&cost.macs) * &times.formula),
-                Some(_) => {}
+                Some(cost) if cost.macs == Dim::ZERO => {}
+                Some(cost) => match &times.formula {
+                    Some(times) => terms.push(at_bound(&cost.macs) * times),
+                    None => sum.formula = None,
+                },
                 None => sum.formula = None,
             }
             self.children(layer, times, &mut sum, &mut terms);
@@ -273,7 +276,7 @@ impl Summing<'_> {
             if Some(place) == dearest {
                 merge(sum, part, terms);
             } else {
-                self.graph(child, &Times { number: Some(0), formula: Dim::ZERO, at_bound: true });
+                self.graph(child, &Times { number: Some(0), formula: Some(Dim::ZERO), at_bound: true });
             }
         }
     }
@@ -291,7 +294,8 @@ impl Summing<'_> {
             .and_then(|formula| formula.eval(&lookup))
             .zip(outer.number)
             .map(|(inner, outer)| inner.saturating_mul(outer));
-        Times { number, formula: formula.unwrap_or(Dim::ONE) * &outer.formula, at_bound: outer.at_bound || bound }
+        let formula = formula.zip(outer.formula.as_ref()).map(|(inner, outer)| inner * outer);
+        Times { number, formula, at_bound: outer.at_bound || bound }
     }
 
     fn layer(&self, index: usize, layer: &Layer, times: &Times) -> LayerFigures {

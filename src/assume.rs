@@ -35,7 +35,8 @@ pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
     let decodes = is_decoder(bound);
     for symbol in &bound.free {
         let name = symbol.name();
-        let is_batch = bound.batch.as_deref() == Some(name) || name.to_lowercase().contains("batch");
+        let leads = is_made_up(symbol, bound) && stands_in(symbol, bound, &|_, _, axis| axis == 0);
+        let is_batch = bound.batch.as_deref() == Some(name) || name.to_lowercase().contains("batch") || leads;
         let guess = if is_batch {
             let value = if mode == Mode::Train { BATCH[0] } else { BATCH[1] };
             let why = if mode == Mode::Train { "usual for training" } else { "usual for inference" };

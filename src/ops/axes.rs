@@ -58,7 +58,7 @@ impl Axes {
 }
 
 /// More axes than any tensor has; a longer list is taken as one of unknown length.
-pub(super) const MANY_AXES: usize = 1024;
+pub(super) const MANY_AXES: usize = 64;
 
 /// Number of elements of an input that holds axes.
 fn length(cx: &InferCx<'_>, input: usize) -> Option<usize> {

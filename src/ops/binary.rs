@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn integer_arithmetic_follows_symbols() {
         let n = free("N");
-        let half = op("Div").run(&[vector(&[n.clone()]), ints(&[2])]).unwrap();
+        let half = op("Div").run(&[vector(std::slice::from_ref(&n)), ints(&[2])]).unwrap();
         assert_eq!(integers(&half), [n.floor_div(&Dim::constant(2))]);
         let sum = op("Sub").run(&[vector(&[n.clone(), &n + 3]), ints(&[1])]).unwrap();
         assert_eq!(integers(&sum), [&n - 1, &n + 2]);

@@ -23,6 +23,8 @@ pub mod einsum;
 mod expand;
 mod gather;
 pub mod gemm;
+#[cfg(test)]
+mod hostile;
 pub mod layer_norm;
 mod loss;
 pub mod matmul;

@@ -1,10 +1,12 @@
 //! `Reshape` and `Flatten`: the same elements under other dims.
 
+use std::sync::Arc;
+
 use super::axes::MANY_AXES;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, values};
 use crate::ir::dim::Dim;
-use crate::ir::fact::{Fact, TensorFact};
+use crate::ir::fact::{Fact, TensorFact, Value};
 use crate::ir::shape::{Shape, normalize_axis, product};
 
 #[derive(Debug)]
@@ -185,7 +187,13 @@ fn mismatch(targets: &[Target], input: &Shape) -> Fault {
 
 /// A tensor with another shape of as many elements.
 pub(super) fn viewed(data: &TensorFact, shape: Shape) -> Fact {
-    values::fact(data.element, Some(shape), data.value.clone())
+    let count = shape.elements().as_usize();
+    let fits = |value: &Arc<Value>| match &**value {
+        Value::Each(elements) => count == Some(elements.len()),
+        Value::Uniform(_) => true,
+    };
+    let value = data.value.clone().filter(fits);
+    values::fact(data.element, Some(shape), value)
 }
 
 /// Two dims: the product of those before an axis and of those from it on.

@@ -200,6 +200,7 @@ impl Resize {
         let mut dims = Vec::with_capacity(axes.len());
         for (place, (&axis, scale)) in axes.iter().zip(&scales).enumerate() {
             let dim = input.dim(axis).cloned().unwrap_or(Dim::ONE);
+            let scale = &scale.as_real().map_or_else(|| scale.clone(), Scalar::Real);
             if let Scalar::Real(number) = scale
                 && !(*number > 0.0 && number.is_finite())
             {
@@ -208,14 +209,16 @@ impl Resize {
             let scale = match &roi {
                 None => scale.clone(),
                 Some(roi) => match (roi.get(place), roi.get(place + axes.len()), scale) {
-                    (Some(start), Some(end), Scalar::Real(scale)) => Scalar::Real((end - start) * scale),
+                    (Some(start), Some(end), Scalar::Real(scale)) if end > start => Scalar::Real((end - start) * scale),
                     _ => Scalar::Unknown,
                 },
             };
             dims.push(match scale {
                 Scalar::Real(scale) => Some(scaled(cx, axis, &dim, scale)),
                 scale => {
-                    scalar::truncate(&scalar::floor(&scalar::mul(&scalar::quotient(dim, 1), &scale))).into_integer()
+                    let scaled = scalar::floor(&scalar::mul(&scalar::quotient(dim, 1), &scale));
+                    let known = scalar::truncate(&scaled).into_integer();
+                    known.filter(|dim| dim.range().0.is_some_and(|lo| lo >= 0))
                 }
             });
         }

@@ -50,6 +50,14 @@ impl Operator for GridSample {
     }
 }
 
+/// Checks that no size of a list is negative.
+fn not_negative(name: &str, sizes: &[Option<Dim>]) -> Result<(), Fault> {
+    match sizes.iter().flatten().find(|size| size.range().1.is_some_and(|hi| hi < 0)) {
+        Some(size) => Err(Fault::shape(format!("{name} holds {size}, allowed is 0 and more"))),
+        None => Ok(()),
+    }
+}
+
 /// Places of a grid under affine matrices.
 #[derive(Debug)]
 struct AffineGrid;
@@ -65,6 +73,7 @@ impl Operator for AffineGrid {
         let Some(sizes) = cx.tensor(1).and_then(values::targets) else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
+        not_negative("size", &sizes)?;
         let spatial = sizes.len().saturating_sub(2);
         if !matches!(spatial, 2 | 3) {
             return Err(Fault::shape(format!("size has {} elements, allowed are 4 and 5", sizes.len())));
@@ -123,6 +132,7 @@ impl Operator for Col2Im {
         let Some(image) = image else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
+        not_negative("image_shape", &image)?;
         let batch = cx.shape(0).and_then(|shape| shape.dim(0).cloned());
         let columns = cx.shape(0).and_then(|shape| shape.dim(1).cloned());
         if let Some(shape) = cx.shape(0)
@@ -184,6 +194,9 @@ mod tests {
     fn blocks_return_to_an_image() {
         assert_eq!(op("Col2Im").dims(&[float(&[1, 15, 5]), ints(&[5, 5]), ints(&[1, 5])]), "1×3×5×5");
         assert!(op("Col2Im").dims(&[float(&[1, 14, 5]), ints(&[5, 5]), ints(&[1, 5])]).contains("blocks of 5"));
+        assert!(
+            op("Col2Im").dims(&[float(&[1, 15, 5]), ints(&[5, -5]), ints(&[1, 5])]).contains("image_shape holds -5")
+        );
         assert!(op("Col2Im").ints("strides", &[0, 1]).dims(&[float(&[1])]).contains("strides holds 0"));
     }
 }

@@ -239,7 +239,9 @@ mod tests {
     #[test]
     fn symbolic_dims_are_cut_symbolically() {
         let n = free("N");
-        let cut = |start, end| op("Slice").dims(&[symbolic(&[n.clone()]), ints(&[start]), ints(&[end]), ints(&[0])]);
+        let cut = |start, end| {
+            op("Slice").dims(&[symbolic(std::slice::from_ref(&n)), ints(&[start]), ints(&[end]), ints(&[0])])
+        };
         assert_eq!(cut(0, MAX), "N");
         assert_eq!(cut(0, -1), "N-1");
         assert_eq!(cut(1, MAX), "N-1");

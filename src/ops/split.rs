@@ -167,7 +167,7 @@ mod tests {
     fn lengths_are_an_attribute_or_an_input_by_version() {
         let data = float(&[2, 6]);
         assert_eq!(
-            pieces(op("Split").opset(11).int("axis", 1).ints("split", &[2, 4]), 2, &[data.clone()]),
+            pieces(op("Split").opset(11).int("axis", 1).ints("split", &[2, 4]), 2, std::slice::from_ref(&data)),
             ["2×2", "2×4"]
         );
         assert_eq!(pieces(op("Split").opset(13).int("axis", -1), 2, &[data.clone(), ints(&[5, 1])]), ["2×5", "2×1"]);

@@ -25,6 +25,11 @@ pub(super) fn sizes(shape: &Shape) -> Option<Vec<usize>> {
     shape.dims().iter().map(Dim::as_usize).collect()
 }
 
+/// Number of elements of extents that [`sizes`] gave. Beside a 0 the others may be too large to multiply.
+pub(super) fn count(sizes: &[usize]) -> usize {
+    if sizes.contains(&0) { 0 } else { sizes.iter().fold(1, |product, &size| product.saturating_mul(size)) }
+}
+
 /// A value of these elements; `None` where none of them is known or they are too many.
 pub(super) fn each(elements: Vec<Scalar>) -> Option<Arc<Value>> {
     let known = elements.is_empty() || elements.iter().any(|scalar| *scalar != Scalar::Unknown);
@@ -106,7 +111,7 @@ impl Grid {
         let sizes = sizes(tensor.shape.as_ref()?)?;
         let elements = match tensor.elements() {
             Some(elements) => elements,
-            None => vec![Scalar::Unknown; sizes.iter().product()],
+            None => vec![Scalar::Unknown; count(&sizes)],
         };
         Some(Self { strides: strides(&sizes), sizes, elements })
     }

@@ -137,10 +137,13 @@ fn passes(figures: &LayerFigures, mode: Mode) -> Passes {
 
 fn parameters(analysis: &Analysis) -> Parameters {
     let mut sums = Parameters::default();
-    for usage in analysis.usages.iter().filter(|usage| !usage.repeats) {
+    for usage in &analysis.usages {
         sums.bytes = sums.bytes.saturating_add(usage.bytes);
         if matches!(usage.kind, Kind::Constant | Kind::Other) {
             sums.constant_bytes = sums.constant_bytes.saturating_add(usage.bytes);
+        }
+        if usage.repeats {
+            continue;
         }
         let slot = match usage.kind {
             Kind::Trainable if usage.readers.iter().all(|reader| analysis.frozen.contains(reader)) => {

@@ -12,6 +12,7 @@ mod pages;
 #[path = "../../benches/synthetic/mod.rs"]
 mod synthetic;
 mod tidy;
+mod truth;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ enum Command {
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
     Large(large::Arguments),
+    Truth(truth::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Large(arguments) => large::run(&arguments),
+        Command::Truth(arguments) => truth::run(&arguments),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

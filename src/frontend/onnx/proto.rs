@@ -229,4 +229,3 @@ pub struct FunctionProto {
     #[prost(bytes = "bytes", optional, tag = "13")]
     pub overload: ::core::option::Option<::prost::bytes::Bytes>,
 }
-

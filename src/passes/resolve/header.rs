@@ -9,10 +9,10 @@ use crate::frontend::onnx::model::{Model, OpsetImport};
 pub(super) type Opsets = HashMap<String, i64>;
 
 /// Newest format version that is known.
-pub const NEWEST_IR: i64 = 14;
+pub(super) const NEWEST_IR: i64 = 14;
 
 /// Newest version of the standard operator set that is known.
-pub const NEWEST_OPSET: i64 = 28;
+pub(super) const NEWEST_OPSET: i64 = 28;
 
 /// `ai.onnx` is another word for the standard domain.
 pub(super) fn standard(domain: &str) -> &str {

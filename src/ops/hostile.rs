@@ -1,0 +1,180 @@
+//! Every operator of the table meets nodes that make no sense: random ranks, dims, values and attributes.
+//! It may find fault with them, but not panic, and what it answers keeps the rules of facts.
+
+use crate::frontend::onnx::model::{AttributeDef, AttributeValue, NodeDef};
+use crate::ir::dim::{Dim, Symbol, SymbolKind};
+use crate::ir::element_type::ElementType;
+use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
+use crate::ir::shape::Shape;
+use crate::ops::table::{ENTRIES, Entry};
+use crate::ops::{CostCx, Fault, Host, InferCx, NodeView, Repeats};
+
+/// A small generator of numbers that are the same on every machine.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % below
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.next(from.len())].clone()
+    }
+
+    fn integer(&mut self) -> i64 {
+        self.pick(&[0, 1, 1, 2, 3, 4, -1, -1, -2, 5, 7, 64, i64::MAX, i64::MIN, i64::from(i32::MAX), -1_000_000])
+    }
+
+    fn real(&mut self) -> f64 {
+        self.pick(&[0.0, 1.0, 0.5, -1.0, 2.0, 0.7, 1e30, -1e-30, f64::NAN, f64::INFINITY, 3.0])
+    }
+
+    fn dim(&mut self) -> Dim {
+        let symbol = |name: &str| Dim::from(&Symbol::new(name, SymbolKind::Free, 1, None));
+        match self.next(12) {
+            0 => Dim::ZERO,
+            1 => symbol("N"),
+            2 => symbol("M") * 2 - 1,
+            3 => symbol("N").floor_div(&Dim::constant(2)),
+            4 => Dim::constant(i128::from(i64::MAX)),
+            5 => Dim::ONE,
+            other => Dim::constant(other as i128 - 4),
+        }
+    }
+
+    fn scalar(&mut self, element: ElementType) -> Scalar {
+        match self.next(6) {
+            0 => Scalar::Unknown,
+            1 if element.is_real() => Scalar::Quotient(Dim::from(&Symbol::new("N", SymbolKind::Free, 1, None)), 3),
+            1 | 2 if !element.is_real() => Scalar::Integer(self.dim()),
+            _ if element.is_real() => Scalar::Real(self.real()),
+            _ => Scalar::Integer(Dim::from(self.integer())),
+        }
+    }
+
+    fn fact(&mut self) -> Fact {
+        let element = self.pick(&[
+            ElementType::Float,
+            ElementType::Float,
+            ElementType::Int64,
+            ElementType::Int64,
+            ElementType::Bool,
+            ElementType::Float16,
+            ElementType::String,
+        ]);
+        let rank = self.next(5);
+        let shape: Shape = (0..rank).map(|_| self.dim()).collect();
+        match self.next(8) {
+            0 => Fact::Unknown,
+            1 => Fact::tensor(element, None),
+            2 | 3 => {
+                let count = self.next(5);
+                let shape = Shape::new(vec![Dim::from(count); usize::from(count != 1 || self.next(2) == 0)]);
+                let elements = (0..count).map(|_| self.scalar(element)).collect();
+                TensorFact::with_elements(Some(element), shape, elements).into()
+            }
+            4 => {
+                let value = std::sync::Arc::new(Value::Uniform(self.scalar(element)));
+                TensorFact { element: Some(element), shape: Some(shape), value: Some(value) }.into()
+            }
+            _ => Fact::tensor(element, shape),
+        }
+    }
+
+    fn attribute(&mut self, name: &str) -> AttributeDef {
+        let value = match name {
+            "shape" | "axes" | "pads" | "paddings" | "perm" | "split" | "starts" | "ends" | "strides" | "dilations"
+            | "kernel_shape" => AttributeValue::Ints((0..self.next(5)).map(|_| self.integer()).collect()),
+            "scales" => AttributeValue::Floats((0..self.next(5)).map(|_| self.real() as f32).collect()),
+            "mode" => AttributeValue::String(self.pick(&["linear", "nearest", "constant", "circular", "x"]).into()),
+            _ => AttributeValue::Int(self.integer()),
+        };
+        AttributeDef { name: name.into(), value, span: Default::default() }
+    }
+}
+
+struct Nobody;
+
+impl Host for Nobody {
+    fn fresh_dim(&mut self, output: usize, axis: usize, lo: i128, hi: Option<Dim>) -> Dim {
+        Dim::from(&Symbol::new(&format!("y{output}.{axis}"), SymbolKind::Data, lo, hi))
+    }
+
+    fn remark(&mut self, _fault: Fault) {}
+
+    fn infer_child(&mut self, _child: usize, _inputs: &[Fact]) -> Vec<Fact> {
+        Vec::new()
+    }
+
+    fn set_repeats(&mut self, _child: usize, _repeats: Repeats) {}
+}
+
+const ATTRIBUTES: [&str; 24] = [
+    "axis",
+    "axes",
+    "keepdims",
+    "perm",
+    "pads",
+    "paddings",
+    "shape",
+    "split",
+    "starts",
+    "ends",
+    "scales",
+    "mode",
+    "k",
+    "to",
+    "blocksize",
+    "batch_dims",
+    "num_outputs",
+    "allowzero",
+    "noop_with_empty_axes",
+    "strides",
+    "dilations",
+    "kernel_shape",
+    "group",
+    "broadcast",
+];
+
+fn try_one(entry: &Entry, numbers: &mut Numbers) {
+    let count = entry.min_inputs + numbers.next(entry.max_inputs.min(6).saturating_sub(entry.min_inputs) + 1);
+    let facts: Vec<Option<Fact>> =
+        (0..count).map(|input| (input < entry.min_inputs || numbers.next(4) > 0).then(|| numbers.fact())).collect();
+    let outputs = 1 + numbers.next(entry.max_outputs.min(4));
+    let mut node = NodeDef { op_type: entry.name.into(), domain: entry.domain.into(), ..NodeDef::default() };
+    node.inputs = facts.iter().map(|fact| if fact.is_some() { "x".into() } else { "".into() }).collect();
+    node.outputs = (0..outputs).map(|output| format!("y{output}").into()).collect();
+    node.attributes = ATTRIBUTES
+        .iter()
+        .filter_map(|name| if numbers.next(3) == 0 { Some(numbers.attribute(name)) } else { None })
+        .collect();
+    let opset = numbers.pick(&[1, 6, 7, 9, 10, 11, 13, 18, 21, 24]);
+    let Ok(operator) = (entry.build)(&NodeView::new(&node, opset)) else { return };
+    let inputs: Vec<_> = facts.iter().map(Option::as_ref).collect();
+    let Ok(found) = operator.infer(&mut InferCx::new(&inputs, outputs, &mut Nobody)) else { return };
+    for tensor in found.iter().filter_map(Fact::as_tensor) {
+        if let (Some(shape), Some(Value::Each(elements))) = (&tensor.shape, tensor.value.as_deref()) {
+            assert_eq!(shape.elements().as_usize(), Some(elements.len()), "{} of {node:?}", entry.name);
+        }
+    }
+    let found: Vec<_> = found.iter().map(Some).collect();
+    let gradients = vec![true; inputs.len()];
+    if let Some(cost) = operator.cost(&CostCx::new(&inputs, &found, &gradients)) {
+        let flops = cost.flops.range();
+        assert!(flops.1.is_none_or(|hi| hi >= 0), "{}: {flops:?} FLOPs of {node:?} {inputs:?}", entry.name);
+    }
+}
+
+#[test]
+fn no_node_makes_a_rule_panic() {
+    for (place, entry) in ENTRIES.iter().enumerate() {
+        let mut numbers = Numbers(place as u64 + 1);
+        for _ in 0..ROUNDS {
+            try_one(entry, &mut numbers);
+        }
+    }
+}
+
+/// Nodes for each operator.
+const ROUNDS: usize = 100;
