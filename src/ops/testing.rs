@@ -14,9 +14,6 @@ pub(crate) struct TestNode {
     outputs: usize,
 }
 
-/// What a node under test gave: facts of the outputs, remarks, and what it costs.
-pub(crate) type Ran = (Vec<Fact>, Vec<Fault>, Option<Cost>);
-
 /// A node of the standard domain, opset 21, one output.
 pub(crate) fn op(name: &str) -> TestNode {
     TestNode { node: NodeDef { op_type: name.into(), ..NodeDef::default() }, opset: 21, outputs: 1 }
@@ -96,7 +93,7 @@ impl TestNode {
     }
 
     /// Facts of the outputs and the remarks.
-    pub(crate) fn run_optional(mut self, inputs: &[Option<Fact>]) -> Result<Ran, Fault> {
+    pub(crate) fn run_optional(mut self, inputs: &[Option<Fact>]) -> Result<Findings, Fault> {
         let given = |input: &Option<Fact>| if input.is_some() { "x".into() } else { "".into() };
         self.node.inputs = inputs.iter().map(given).collect();
         self.node.outputs = (0..self.outputs).map(|index| format!("y{index}").into()).collect();
@@ -131,6 +128,9 @@ impl TestNode {
         self.run_optional(&inputs).expect("a node without fault").2.expect("a known cost")
     }
 }
+
+/// Facts of the outputs, remarks, and the cost where it is known.
+pub(crate) type Findings = (Vec<Fact>, Vec<Fault>, Option<Cost>);
 
 #[derive(Default)]
 struct TestHost {

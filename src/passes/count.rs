@@ -6,8 +6,10 @@ use petgraph::stable_graph::NodeIndex;
 
 use super::infer::{Inference, Outcome, is_folded};
 use super::parameters::{Kind, Usage};
+use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, VALUE_LIMIT};
 use crate::ir::graph::{GraphId, Node, Origin, Program, TensorId};
+use crate::ops::cost::fact_bytes;
 use crate::ops::{Cost, CostCx, Repeats};
 
 /// A layer: a node that does work when the model runs.
@@ -19,6 +21,8 @@ pub struct Layer {
     pub node: NodeIndex,
     /// Cost of one run; `None` when it is not known.
     pub cost: Option<Cost>,
+    /// Bytes of the inputs and outputs whose size is known, where the cost is not.
+    pub known_bytes: Dim,
     /// Subgraphs of the node and how often they run for each run of the node.
     pub children: Vec<(GraphId, Repeats)>,
 }
@@ -65,6 +69,21 @@ impl<'a> Counter<'a> {
             let Some(outcome) = self.inference.outcomes.get(&(id, index)) else { continue };
             self.node(id, index, node, *outcome);
         }
+        // Nodes on a cycle and behind one stand in no order.
+        if graph.order.len() < graph.net.node_count() {
+            let ordered: HashSet<_> = graph.order.iter().collect();
+            for node in graph.net.node_indices().filter(|node| !ordered.contains(node)) {
+                if self.alive.contains(&(id, node)) {
+                    self.layers.push(Layer {
+                        graph: id,
+                        node,
+                        cost: None,
+                        known_bytes: Dim::ZERO,
+                        children: Vec::new(),
+                    });
+                }
+            }
+        }
     }
 
     fn node(&mut self, graph: GraphId, index: NodeIndex, node: &'a Node, outcome: Outcome) {
@@ -87,7 +106,11 @@ impl<'a> Counter<'a> {
             .iter()
             .map(|&child| (child, self.inference.repeats.get(&child).cloned().unwrap_or(Repeats::Unknown)))
             .collect();
-        self.layers.push(Layer { graph, node: index, cost, children });
+        let known_bytes = match cost {
+            Some(_) => Dim::ZERO,
+            None => inputs.iter().chain(&outputs).flatten().filter_map(|fact| fact_bytes(fact)).sum(),
+        };
+        self.layers.push(Layer { graph, node: index, cost, known_bytes, children });
         for child in &node.children {
             self.child(*child, node);
         }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use petgraph::stable_graph::NodeIndex;
 
+use super::ties;
 use crate::frontend::onnx::model::Payload;
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
@@ -29,11 +30,11 @@ pub struct Usage {
     pub kind: Kind,
     /// Parameters that it holds (packed ones unpacked).
     pub elements: i128,
-    /// Bytes that it takes in the file.
+    /// Bytes that it takes in the file or beside it; 0 where another tensor has the same ones.
     pub bytes: i128,
     /// Nodes that read it, in running order.
     pub readers: Vec<(GraphId, NodeIndex)>,
-    /// The same payload is stored under another name that came first.
+    /// Its elements count under another name.
     pub repeats: bool,
 }
 
@@ -51,20 +52,29 @@ pub fn classify(program: &Program) -> Vec<Usage> {
         }
     }
     let mut seen = HashSet::new();
+    let matrices: Vec<_> =
+        uses.iter().map(|uses| uses.iter().find_map(|(_, _, _, node, _)| ties::use_of(node))).collect();
+    let tied: HashSet<usize> = ties::repeated(&program.stored, &matrices).into_iter().collect();
+    let names = Names(
+        program.stored.iter().filter_map(|stored| program.tensor(stored.tensor)).map(|tensor| &*tensor.name).collect(),
+    );
     let keeps_initializers = keeps_weights_in_initializers(program, &uses);
     program
         .stored
         .iter()
+        .enumerate()
         .zip(uses)
-        .map(|(stored, uses)| {
-            let kind = kind_of(program, stored, &uses, keeps_initializers);
+        .map(|((index, stored), uses)| {
+            let kind = kind_of(program, stored, &uses, keeps_initializers, &names);
             let packed = uses.iter().find_map(|(_, _, _, node, input)| {
                 node.operator.as_ref().and_then(|operator| operator.stored_elements(*input))
             });
             let count = i128::try_from(stored.def.element_count().unwrap_or(0)).unwrap_or(i128::MAX);
             let elements = packed.and_then(|dim| dim.as_const()).unwrap_or(count);
-            let bytes = i128::try_from(stored.def.stored_bytes().unwrap_or(0)).unwrap_or(i128::MAX);
-            let repeats = external_range(stored).is_some_and(|range| !seen.insert(range));
+            let shares_bytes = external_range(stored).is_some_and(|range| !seen.insert(range));
+            let bytes = if shares_bytes { 0 } else { stored.def.stored_bytes().unwrap_or(0) };
+            let bytes = i128::try_from(bytes).unwrap_or(i128::MAX);
+            let repeats = shares_bytes || tied.contains(&index);
             Usage {
                 kind,
                 elements,
@@ -83,11 +93,12 @@ fn stored_of(program: &Program, tensor: TensorId) -> Option<StoredId> {
     }
 }
 
-/// Location and offset of external data: two names for one range are one weight.
-fn external_range(stored: &Stored) -> Option<(String, String)> {
+/// Location, offset and size of external data: two names for one range are one weight.
+fn external_range(stored: &Stored) -> Option<(String, String, Option<u128>)> {
     match &stored.def.data {
         Payload::External(data) => {
-            Some((data.get("location")?.to_owned(), data.get("offset").unwrap_or("0").to_owned()))
+            let offset = data.get("offset").unwrap_or("0").to_owned();
+            Some((data.get("location")?.to_owned(), offset, stored.def.stored_bytes()))
         }
         _ => None,
     }
@@ -118,7 +129,7 @@ fn keeps_weights_in_initializers(program: &Program, uses: &[Vec<Use<'_>>]) -> bo
     })
 }
 
-fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializers: bool) -> Kind {
+fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializers: bool, names: &Names<'_>) -> Kind {
     let Some(element) = stored.element() else { return Kind::Other };
     let real = element.is_real() || element.is_complex();
     let quantised = element.is_integer() && element.bits() <= 8;
@@ -143,7 +154,7 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializ
         Role::Weight if real => true,
         // Tables of indices are looked up too; of integers only quantised weights are parameters.
         Role::Weight => several && (quantised || bias && dequantises(&node.op)),
-        Role::Data if real => is_stored_weight(program, stored),
+        Role::Data if real => is_stored_weight(program, stored) && !names.is_scale_of_quantised(name),
         Role::Data => several && &*node.op == "DequantizeLinear",
         Role::Statistic | Role::Setting => false,
     });
@@ -153,6 +164,16 @@ fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializ
 /// Operators whose 32-bit integers are biases.
 fn dequantises(op: &str) -> bool {
     ["DequantizeLinear", "QLinear", "QGemm", "ConvInteger", "MatMulInteger"].iter().any(|name| op.contains(name))
+}
+
+/// Names of all stored tensors.
+struct Names<'a>(HashSet<&'a str>);
+
+impl Names<'_> {
+    /// A scale beside the zero point of the same quantised tensor.
+    fn is_scale_of_quantised(&self, name: &str) -> bool {
+        name.strip_suffix("_scale").is_some_and(|tensor| self.0.contains(format!("{tensor}_zero_point").as_str()))
+    }
 }
 
 /// Whether a float tensor that takes part in arithmetic is a weight rather than a number of the code that was

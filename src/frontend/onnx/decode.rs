@@ -16,7 +16,7 @@ use super::wire::{self, Kind};
 use crate::ir::element_type::ElementType;
 use crate::ir::place::Span;
 
-/// Graphs may be nested this deep (the main graph is the first).
+/// Subgraphs may be nested this deep in the main graph.
 pub const MAX_GRAPHS: usize = 32;
 
 /// Types (sequences of optionals of ...) may be nested this deep.
@@ -29,7 +29,7 @@ pub(crate) enum DecodeError {
     Truncated { message: String, span: Span },
     /// Bytes are not what the format allows.
     Malformed { message: String, span: Span },
-    /// Graphs are nested deeper than [`MAX_GRAPHS`].
+    /// Subgraphs are nested deeper than [`MAX_GRAPHS`].
     TooDeep { span: Span },
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn decode_node(bytes: &Bytes, span: Span) -> Option<NodeDef> {
         return None;
     }
     let mut decoder = Decoder { file: bytes.clone(), names: HashSet::new() };
-    decoder.node(bytes.slice(start..end), 1).ok()
+    decoder.node(bytes.slice(start..end), 0).ok()
 }
 
 struct Decoder {
@@ -123,7 +123,7 @@ impl Decoder {
             model_version: message.model_version,
             doc_string: text(message.doc_string),
             metadata: self.entries(&message.metadata_props)?,
-            graph: self.graph(&graph, 1)?,
+            graph: self.graph(&graph, 0)?,
             functions: message.functions.iter().map(|bytes| self.function(bytes)).collect::<Decoded<_>>()?,
         })
     }
@@ -183,11 +183,11 @@ impl Decoder {
             attribute_defaults: message
                 .attribute_proto
                 .iter()
-                .map(|bytes| self.attribute(bytes, 1))
+                .map(|bytes| self.attribute(bytes, 0))
                 .collect::<Decoded<_>>()?,
             opset_imports: self.opsets(&message.opset_import)?,
             value_info: self.values(&message.value_info)?,
-            nodes: message.node.into_iter().map(|bytes| self.node(bytes, 1)).collect::<Decoded<_>>()?,
+            nodes: message.node.into_iter().map(|bytes| self.node(bytes, 0)).collect::<Decoded<_>>()?,
             span: self.span(bytes),
         })
     }

@@ -51,7 +51,7 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         opsets,
         attributes: Rc::default(),
         calls: Vec::new(),
-        depth: 1,
+        depth: 0,
     };
     resolver.graph(&model.graph, None, &frame);
     (resolver.program, resolver.diagnostics)

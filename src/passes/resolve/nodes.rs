@@ -106,7 +106,7 @@ impl<'m> Resolver<'m> {
             self.inline(function, node, &key, inputs, outputs, names, frame, reads);
             return;
         }
-        let operator = self.operator(node, frame, place);
+        let operator = self.operator(node, &key, frame, place);
         let (children, captured) = self.children(node, names, frame);
         let scope = join(&[&frame.scope, &scope_of(node)]);
         let op = if standard(&node.domain).is_empty() {
@@ -208,7 +208,7 @@ impl<'m> Resolver<'m> {
         (children, captured)
     }
 
-    fn operator(&mut self, node: &NodeDef, frame: &Frame, place: Place) -> Option<Box<dyn Operator>> {
+    fn operator(&mut self, node: &NodeDef, key: &str, frame: &Frame, place: Place) -> Option<Box<dyn Operator>> {
         let domain = standard(&node.domain);
         let Some(entry) = table::find(domain, &node.op_type) else {
             self.unknown_operator(domain, &node.op_type, place);
@@ -232,7 +232,7 @@ impl<'m> Resolver<'m> {
             None
         };
         if let Some(message) = arity {
-            self.report_at(Diagnostic::new(Code::WrongArity, message), place);
+            self.report_at(Diagnostic::new(Code::WrongArity, format!("node {key:?}: {message}")), place);
             return None;
         }
         if opset >= entry.withdrawn {
@@ -245,7 +245,8 @@ impl<'m> Resolver<'m> {
         match (entry.build)(&NodeView::new(node, opset)) {
             Ok(operator) => Some(operator),
             Err(fault) => {
-                let mut diagnostic = Diagnostic::new(fault.code, fault.message);
+                let message = format!("node {key:?} ({}): {}", node.op_type, fault.message);
+                let mut diagnostic = Diagnostic::new(fault.code, message);
                 diagnostic.help = fault.help;
                 self.report_at(diagnostic, place);
                 None
@@ -337,7 +338,8 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
         return diagnostic;
     }
     let message = format!(
-        "{domain}.{op_type}: nothing is known of domain {domain}; its outputs are known only where the file declares them"
+        "{domain}.{op_type}: nothing is known of domain {domain}; its cost is unknown, and so are its outputs where the file \
+         does not declare them"
     );
     Diagnostic::new(Code::UnknownDomain, message)
         .help("declare the outputs' shapes in the file (value_info), or define the operator as a model-local function")
