@@ -112,7 +112,8 @@ impl Analysis {
             values,
             figures: vec![LayerFigures::default(); self.layers.len()],
         };
-        let sum = summing.graph(GraphId(0), &Times::ONCE);
+        let mut sum = summing.graph(GraphId(0), &Times::ONCE);
+        summing.forget_impossible(&mut sum.total);
         let mut figures =
             Figures { layers: summing.figures, total: sum.total, not_counted: sum.not_counted, ..Figures::default() };
         figures.macs_formula = sum.formula.filter(Dim::is_free);
@@ -125,13 +126,14 @@ impl Analysis {
     /// Names the free symbols without a value that some figure depends on; totals that need one are not known.
     fn find_unbound(&self, values: &BTreeMap<String, i128>, figures: &mut Figures) {
         let mut names: Vec<String> = Vec::new();
+        let mut seen: HashSet<Symbol> = HashSet::default();
         let mut depends = |dim: &Dim| {
             let Some(dim) = dim.upper_bound() else { return false };
             let mut found = false;
             dim.for_each_symbol(&mut |symbol| {
                 if !values.contains_key(symbol.name()) {
                     found = true;
-                    if !names.iter().any(|name| name == symbol.name()) {
+                    if seen.insert(symbol.clone()) {
                         names.push(symbol.name().to_owned());
                     }
                 }
@@ -239,8 +241,8 @@ impl Summing<'_> {
             match &layer.cost {
                 Some(cost) if cost.macs == Dim::ZERO => {}
                 Some(cost) => match &times.formula {
-                    Some(times) => terms.push(at_bound(&cost.macs) * times),
-                    None => sum.formula = None,
+                    Some(times) if !self.is_cut_off(index) => terms.push(at_bound(&cost.macs) * times),
+                    _ => sum.formula = None,
                 },
                 None => sum.formula = None,
             }
@@ -277,7 +279,22 @@ impl Summing<'_> {
             if Some(place) == dearest {
                 merge(sum, part, terms);
             } else {
-                self.graph(child, &Times { number: Some(0), formula: Some(Dim::ZERO), at_bound: true });
+                self.never(child);
+            }
+        }
+    }
+
+    /// Sets the figures of a subgraph that does not run, with all that is nested in it.
+    fn never(&mut self, id: GraphId) {
+        let never = Times { number: Some(0), formula: Some(Dim::ZERO), at_bound: true };
+        for index in self.by_graph.get(&id).cloned().unwrap_or_default() {
+            let Some(layer) = self.analysis.layers.get(index) else { continue };
+            let figures = self.layer(index, layer, &never);
+            if let Some(slot) = self.figures.get_mut(index) {
+                *slot = figures;
+            }
+            for (child, _) in &layer.children {
+                self.never(*child);
             }
         }
     }
@@ -299,13 +316,35 @@ impl Summing<'_> {
         Times { number, formula, at_bound: outer.at_bound || bound }
     }
 
+    /// A total has no number where that of a layer is negative or passes the range of numbers.
+    fn forget_impossible(&self, total: &mut LayerFigures) {
+        let layers = self.analysis.layers.iter().zip(&self.figures);
+        for ((layer, figures), known) in layers.zip(self.flat.chunks_exact(SLOTS)) {
+            let (Some(_), Some(1..)) = (&layer.cost, figures.repeats) else { continue };
+            let parts = [figures.macs, figures.flops, figures.backward_flops, figures.bytes];
+            let totals = [&mut total.macs, &mut total.flops, &mut total.backward_flops, &mut total.bytes];
+            for ((total, part), known) in totals.into_iter().zip(parts).zip(known) {
+                if part.is_none() && known.is_some() {
+                    *total = None;
+                }
+            }
+        }
+    }
+
+    /// Whether the MACs of a layer pass the range of numbers.
+    fn is_cut_off(&self, index: usize) -> bool {
+        self.flat.get(index * SLOTS).copied().flatten() == Some(i128::MAX)
+    }
+
     fn layer(&self, index: usize, layer: &Layer, times: &Times) -> LayerFigures {
         let Some(cost) = &layer.cost else {
             return LayerFigures { repeats: times.number, at_bound: times.at_bound, ..LayerFigures::default() };
         };
         let slot = |offset: usize| {
             let one = self.flat.get(index * SLOTS + offset).copied().flatten()?;
-            Some(one.saturating_mul(times.number?))
+            let all = one.saturating_mul(times.number?);
+            // A dim below zero has no cost, and a number that was cut off at the end of the range is none.
+            (0..i128::MAX).contains(&all).then_some(all)
         };
         let free = [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written].iter().all(|dim| dim.is_free());
         LayerFigures {

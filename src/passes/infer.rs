@@ -299,12 +299,13 @@ impl<'a> Engine<'a> {
 
     fn check_size(&mut self, tensor: TensorId, fact: &Fact, place: Option<Place>) {
         let Some(shape) = fact.as_tensor().and_then(|tensor| tensor.shape.as_ref()) else { return };
-        let Some(dims) = shape.as_const() else { return };
-        let bits: u32 = dims.iter().map(|dim| 128 - dim.leading_zeros()).sum();
-        if bits < 60 || dims.contains(&0) {
-            return;
-        }
-        let elements = shape.elements().as_const().unwrap_or(i128::MAX);
+        // Free dims count with the least that they can be.
+        let least = |dim: &Dim| dim.as_const().or_else(|| dim.range().0).unwrap_or(0).max(0);
+        let elements = shape.dims().iter().map(least).try_fold(1_i128, |product, dim| match dim {
+            0 => None,
+            dim => Some(product.saturating_mul(dim)),
+        });
+        let Some(elements) = elements else { return };
         if elements > MAX_ELEMENTS && !self.too_large {
             self.too_large = true;
             let size = super::payloads::magnitude(u128::try_from(elements).unwrap_or(u128::MAX));

@@ -206,8 +206,9 @@ fn dims_text(dims: &[i64]) -> String {
 
 /// `2^66` for large numbers.
 pub(crate) fn magnitude(count: u128) -> String {
-    if count == u128::MAX {
-        return "more than 2^127".to_owned();
+    // Numbers are cut off at the end of the range of dims.
+    if count >= i128::MAX as u128 {
+        return "more than 2^126".to_owned();
     }
     format!("about 2^{}", 127 - count.leading_zeros())
 }

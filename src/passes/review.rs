@@ -10,6 +10,7 @@ use crate::ir::dim::{Symbol, SymbolKind};
 use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Node, TensorId};
 use crate::ir::hash::HashSet;
+use crate::passes::bind::Bound;
 use crate::passes::count::Layer;
 use crate::passes::infer::Outcome;
 
@@ -135,6 +136,30 @@ fn baked_in_batch(analysis: &Analysis) -> Vec<Diagnostic> {
             );
             diagnostics
                 .push(Diagnostic::new(Code::BatchBakedIn, message).help("export the model again with a dynamic batch"));
+        }
+    }
+    diagnostics
+}
+
+/// Dims of inputs that are negative for the values of the symbols in them.
+#[must_use]
+pub fn impossible_dims(bound: &Bound, values: &BTreeMap<String, i128>) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for (name, fact) in &bound.inputs {
+        let Some(shape) = fact.as_tensor().and_then(|tensor| tensor.shape.as_ref()) else { continue };
+        for (axis, dim) in shape.dims().iter().enumerate() {
+            let Some(number) = dim.eval(&|symbol| values.get(symbol.name()).copied()).filter(|&number| number < 0)
+            else {
+                continue;
+            };
+            let formula = if dim.as_const().is_some() { String::new() } else { format!(", {dim},") };
+            let message =
+                format!("dim {axis} of input {:?}{formula} is {number} for the values of its symbols", &**name);
+            let mut symbols = Vec::new();
+            dim.for_each_symbol(&mut |symbol| symbols.push(symbol.name().to_owned()));
+            let mut diagnostic = Diagnostic::new(Code::NegativeDim, message).level(Level::Error);
+            diagnostic.help = symbols.first().map(|symbol| format!("give a larger value: --dim {symbol}=N"));
+            diagnostics.push(diagnostic);
         }
     }
     diagnostics
