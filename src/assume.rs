@@ -6,6 +6,7 @@ use crate::engine::Mode;
 use crate::ir::dim::{Dim, Symbol};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::TensorFact;
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::shape::Shape;
 use crate::passes::bind::{Bound, is_past};
 use crate::report::Assumption;
@@ -33,23 +34,24 @@ pub struct Assumed {
 pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
     let mut assumed = Assumed::default();
     let decodes = is_decoder(bound);
+    let uses = Uses::of(bound);
     for symbol in &bound.free {
         let name = symbol.name();
-        let leads = is_made_up(symbol, bound) && stands_in(symbol, bound, &|_, _, axis| axis == 0);
+        let leads = uses.is_made_up(symbol) && uses.stands_in(symbol, &|_, _, axis| axis == 0);
         let is_batch = bound.batch.as_deref() == Some(name) || name.to_lowercase().contains("batch") || leads;
         let guess = if is_batch {
             let value = if mode == Mode::Train { BATCH[0] } else { BATCH[1] };
             let why = if mode == Mode::Train { "usual for training" } else { "usual for inference" };
             Some((value, why))
-        } else if is_past(name) || stands_in(symbol, bound, &|input, _, _| is_past(input)) {
+        } else if is_past(name) || uses.stands_in(symbol, &|input, _, _| is_past(input)) {
             if decodes {
                 Some((SEQUENCE, "tokens in the cache before this step"))
             } else {
                 Some((0, "the first step: no cache yet"))
             }
-        } else if is_image_size(symbol, bound) {
+        } else if is_image_size(symbol, &uses) {
             Some((IMAGE, "usual for images"))
-        } else if is_sequence(name) || (is_made_up(symbol, bound) && stands_in(symbol, bound, &is_token_axis)) {
+        } else if is_sequence(name) || (uses.is_made_up(symbol) && uses.stands_in(symbol, &is_token_axis)) {
             Some((SEQUENCE, "usual for sequences"))
         } else {
             None
@@ -78,24 +80,43 @@ fn is_sequence(name: &str) -> bool {
         || matches!(&*name, "t" | "s" | "l")
 }
 
-/// A name that says nothing: `INPUT.AXIS`, or a letter and a running number of an exporter.
-fn is_made_up(symbol: &Symbol, bound: &Bound) -> bool {
-    let name = symbol.name();
-    let numbered = name
-        .strip_prefix(['s', 'u'])
-        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
-    numbered
-        || name.starts_with("unk__")
-        || bound.inputs.iter().any(|(input, _)| name.strip_prefix(&**input).is_some_and(|rest| rest.starts_with('.')))
+/// Where symbols stand among the dims of the inputs.
+struct Uses<'a> {
+    by_symbol: HashMap<&'a str, Vec<(&'a str, &'a TensorFact, usize)>>,
+    inputs: HashSet<&'a str>,
 }
 
-/// Whether the symbol is a dim of an input that fits: by the input's name, what is known of it, and the axis.
-fn stands_in(symbol: &Symbol, bound: &Bound, fits: &dyn Fn(&str, &TensorFact, usize) -> bool) -> bool {
-    bound.inputs.iter().any(|(name, fact)| {
-        let Some(tensor) = fact.as_tensor() else { return false };
-        let dims = tensor.shape.as_ref().map_or(&[][..], |shape| shape.dims());
-        dims.iter().enumerate().any(|(axis, dim)| dim.as_symbol() == Some(symbol) && fits(name, tensor, axis))
-    })
+impl<'a> Uses<'a> {
+    fn of(bound: &'a Bound) -> Self {
+        let mut uses = Self { by_symbol: HashMap::default(), inputs: HashSet::default() };
+        for (name, fact) in &bound.inputs {
+            uses.inputs.insert(name);
+            let Some(tensor) = fact.as_tensor() else { continue };
+            for (axis, dim) in tensor.shape.as_ref().map_or(&[][..], Shape::dims).iter().enumerate() {
+                if let Some(symbol) = dim.as_symbol() {
+                    uses.by_symbol.entry(symbol.name()).or_default().push((name, tensor, axis));
+                }
+            }
+        }
+        uses
+    }
+
+    /// A name that says nothing: `INPUT.AXIS`, or a letter and a running number of an exporter.
+    fn is_made_up(&self, symbol: &Symbol) -> bool {
+        let name = symbol.name();
+        let numbered = name
+            .strip_prefix(['s', 'u'])
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+        numbered
+            || name.starts_with("unk__")
+            || name.match_indices('.').any(|(dot, _)| name.get(..dot).is_some_and(|input| self.inputs.contains(input)))
+    }
+
+    /// Whether the symbol is a dim of an input that fits: by the input's name, what is known of it, and the axis.
+    fn stands_in(&self, symbol: &Symbol, fits: &dyn Fn(&str, &TensorFact, usize) -> bool) -> bool {
+        let uses = self.by_symbol.get(symbol.name()).into_iter().flatten();
+        uses.into_iter().any(|&(name, tensor, axis)| fits(name, tensor, axis))
+    }
 }
 
 /// The second dim of a matrix of integers: tokens of a sequence.
@@ -106,11 +127,11 @@ fn is_token_axis(_: &str, tensor: &TensorFact, axis: usize) -> bool {
 
 /// Height or width by name, or, where the name says nothing, the last two dims of a float input of rank four with few
 /// channels.
-fn is_image_size(symbol: &Symbol, bound: &Bound) -> bool {
+fn is_image_size(symbol: &Symbol, uses: &Uses<'_>) -> bool {
     let name = symbol.name().to_lowercase();
     let named = matches!(&*name, "h" | "w") || ["height", "width"].iter().any(|word| name.contains(word));
-    let made_up = is_made_up(symbol, bound);
-    stands_in(symbol, bound, &|_, tensor, axis| {
+    let made_up = uses.is_made_up(symbol);
+    uses.stands_in(symbol, &|_, tensor, axis| {
         let dims = tensor.shape.as_ref().map_or(&[][..], Shape::dims);
         let image = dims.len() == 4 && tensor.element.is_none_or(ElementType::is_real);
         let few_channels = dims.get(1).and_then(Dim::as_const).is_some_and(|channels| channels <= 4);

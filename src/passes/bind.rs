@@ -1,6 +1,6 @@
 //! What the user says of free dims, and what the file says of its inputs: facts of the main graph's inputs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend::onnx::model::{DimDef, Name, TypeDef};
@@ -8,6 +8,7 @@ use crate::ir::dim::{Dim, Symbol, SymbolKind};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
 use crate::ir::graph::{Program, TensorId};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::PlaceData;
 use crate::ir::shape::Shape;
 
@@ -165,7 +166,9 @@ impl Binder<'_> {
 
     fn run(mut self, inputs: Vec<Input>, bindings: &Bindings) -> Bound {
         self.bind_symbols(&inputs, bindings);
-        let values = self.bound.values.clone();
+        let given = &self.bound.values;
+        let values: BTreeMap<_, _> = given.iter().map(|(name, value)| (name.clone(), resolve(value, given))).collect();
+        self.bound.values.clone_from(&values);
         let fixed_batch = leading_number(&inputs);
         let mut rebound = None;
         if let Some(batch) = bindings.batch.map(i128::from) {
@@ -205,7 +208,7 @@ impl Binder<'_> {
             self.bound.diagnostics.push(Diagnostic::new(Code::BatchRebound, message));
             self.bound.resized = true;
         }
-        self.bound.rebound = rebound;
+        self.bound.rebound = rebound.or(self.bound.rebound);
         self.left_free();
         self.unused(&inputs, bindings);
         self.bound
@@ -241,7 +244,7 @@ impl Binder<'_> {
                 }
             }
         }
-        let mut origin: HashMap<String, String> = HashMap::new();
+        let mut origin: HashMap<String, String> = HashMap::default();
         for (name, value, source) in sources {
             if value.as_symbol().is_some_and(|symbol| symbol.name() == name) {
                 continue;
@@ -258,6 +261,14 @@ impl Binder<'_> {
                     origin.insert(name, source);
                 }
             }
+        }
+        let names: Vec<_> = self.bound.values.keys().cloned().collect();
+        for name in names {
+            let Some(circle) = circle(&name, &self.bound.values) else { continue };
+            self.bound.values.remove(&name);
+            let source = origin.get(&name).map_or("", String::as_str);
+            let message = format!("{source} gives {name} a value that depends on itself: {}", circle.join(" -> "));
+            self.bound.diagnostics.push(Diagnostic::new(Code::ConflictingBinding, message));
         }
     }
 
@@ -323,7 +334,7 @@ impl Binder<'_> {
                 }
                 self.report(diagnostic, input.tensor);
                 self.bound.resized = true;
-                if axis == 0 {
+                if axis == 0 && texts.len() > 1 {
                     self.bound.rebound = self.bound.rebound.or(value.as_const().map(|value| (number, value)));
                 }
             }
@@ -375,18 +386,19 @@ impl Binder<'_> {
     }
 
     fn left_free(&mut self) {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::default();
+        let mut free = Vec::new();
         for (_, fact) in &self.bound.facts {
             let Some(shape) = fact.as_tensor().and_then(|tensor| tensor.shape.as_ref()) else { continue };
             for dim in shape.dims() {
                 dim.for_each_symbol(&mut |symbol| {
-                    if !seen.contains(symbol) {
-                        seen.push(symbol.clone());
+                    if seen.insert(symbol.clone()) {
+                        free.push(symbol.clone());
                     }
                 });
             }
         }
-        self.bound.free = seen;
+        self.bound.free = free;
     }
 
     fn unused(&mut self, inputs: &[Input], bindings: &Bindings) {
@@ -422,10 +434,33 @@ impl Binder<'_> {
     }
 }
 
-/// Substitutes bound symbols, also those that the values themselves mention (a few levels deep).
+/// The way from a symbol through the values of others back to itself, if there is one.
+fn circle(name: &str, values: &BTreeMap<String, Dim>) -> Option<Vec<String>> {
+    let mut seen: HashSet<String> = HashSet::default();
+    let mut waiting = vec![vec![name.to_owned()]];
+    while let Some(path) = waiting.pop() {
+        let mut next: Vec<String> = Vec::new();
+        if let Some(value) = path.last().and_then(|last| values.get(last)) {
+            value.for_each_symbol(&mut |symbol| next.push(symbol.name().to_owned()));
+        }
+        for symbol in next {
+            let back = symbol == name;
+            if back || seen.insert(symbol.clone()) {
+                let longer = path.iter().cloned().chain([symbol]).collect();
+                if back {
+                    return Some(longer);
+                }
+                waiting.push(longer);
+            }
+        }
+    }
+    None
+}
+
+/// Substitutes bound symbols, also those that the values themselves mention; values lead into no circle.
 fn resolve(dim: &Dim, values: &BTreeMap<String, Dim>) -> Dim {
     let mut dim = dim.clone();
-    for _ in 0..4 {
+    for _ in 0..=values.len() {
         let next = dim.substitute(&|symbol| values.get(symbol.name()).cloned());
         if next == dim {
             break;
@@ -486,9 +521,12 @@ fn find_batch(inputs: &[Input], symbols: &BTreeMap<String, Symbol>) -> Option<St
     if let Some(name) = symbols.keys().find(|name| named(name)) {
         return Some(name.clone());
     }
-    let count = |name: &str| leaders.iter().filter(|leader| *leader == name).count();
-    let best = leaders.iter().map(|name| count(name)).max()?;
-    leaders.iter().find(|name| count(name) == best).cloned()
+    let mut counts: HashMap<&str, usize> = HashMap::default();
+    for name in &leaders {
+        *counts.entry(name).or_insert(0) += 1;
+    }
+    let best = counts.values().max()?;
+    leaders.iter().find(|name| counts.get(name.as_str()) == Some(best)).cloned()
 }
 
 /// The number that leads the inputs, where the batch is fixed: that of the first input with a rank of two or more.

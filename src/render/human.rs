@@ -118,14 +118,19 @@ fn target_lines(model: &Model) -> String {
         holds.push(format!("{more} more dims"));
     }
     let mut text = list("  for ", &holds);
-    let assumed: Vec<String> = model
+    let mut assumed: Vec<String> = model
         .assumptions
         .iter()
+        .take(MOST_DIMS)
         .map(|assumption| {
             let name = assumption.key.strip_prefix("dim ").unwrap_or(&assumption.key);
             format!("{} {} (--{})", printable(name), printable(&assumption.value), printable(&assumption.key))
         })
         .collect();
+    let more = model.assumptions.len().saturating_sub(MOST_DIMS);
+    if more > 0 {
+        assumed.push(format!("{more} more (--format json)"));
+    }
     if !assumed.is_empty() {
         text.push_str(&list("  assumed: ", &assumed));
     }
