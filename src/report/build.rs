@@ -17,7 +17,7 @@ use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Origin, TensorId};
 use crate::ir::shape::Shape;
 use crate::passes::parameters::Kind;
-use crate::passes::review::review;
+use crate::passes::review::{impossible_dims, review};
 
 /// Findings of one code that are listed; more are counted.
 const LISTED: usize = 100;
@@ -48,9 +48,7 @@ pub(crate) fn model(checked: &Checked, source: &Source, path: &str, options: &Ch
         let assumed = assume(&analysis.bound, options.mode);
         let figures = analysis.at(&assumed.values);
         diagnostics.extend(review(analysis, &figures));
-        if analysis.bound.rebound.is_some() {
-            name_baked_in_batch(&mut diagnostics);
-        }
+        diagnostics.extend(impossible_dims(&analysis.bound, &assumed.values));
         fill(&mut model, analysis, &figures, assumed, options, &locator);
     }
     model.diagnostics = findings(diagnostics, options, &mut locator);
@@ -73,11 +71,18 @@ fn fill(
     locator: &Locator<'_>,
 ) {
     let bound = &analysis.bound;
-    let batch = bound.batch.as_ref().and_then(|name| assumed.values.get(name).copied()).or(bound.batch_value);
+    let batch = bound
+        .batch
+        .as_ref()
+        .and_then(|name| match bound.values.get(name) {
+            Some(value) => evaluate(value, &assumed.values),
+            None => assumed.values.get(name).copied(),
+        })
+        .or(bound.batch_value);
     model.target.batch = batch;
     model.target.global_batch = batch;
     for (name, value) in &bound.values {
-        model.target.dims.insert(name.clone(), value.as_const());
+        model.target.dims.insert(name.clone(), evaluate(value, &assumed.values));
     }
     for symbol in &bound.free {
         model.target.dims.insert(symbol.name().to_owned(), assumed.values.get(symbol.name()).copied());
@@ -256,16 +261,6 @@ fn tensors(analysis: &Analysis) -> BTreeMap<String, TensorType> {
         .collect()
 }
 
-/// Where the user replaced the batch, shapes that then do not fit mean that the graph holds the old one.
-fn name_baked_in_batch(diagnostics: &mut [Diagnostic]) {
-    for diagnostic in diagnostics.iter_mut().filter(|diagnostic| diagnostic.code == Code::ShapeMismatch) {
-        diagnostic.code = Code::BatchBakedIn;
-        diagnostic.level = Code::BatchBakedIn.default_level();
-        diagnostic.notes.push("it fits with the batch of the file: the graph holds that batch as a number".to_owned());
-        diagnostic.help = Some("export the model again with a dynamic batch".to_owned());
-    }
-}
-
 fn findings(diagnostics: Vec<Diagnostic>, options: &CheckOptions, locator: &mut Locator<'_>) -> Vec<Finding> {
     let mut kept: Vec<Diagnostic> = diagnostics
         .into_iter()
@@ -307,7 +302,8 @@ fn finding(diagnostic: &Diagnostic, locator: &mut Locator<'_>, with_excerpt: boo
     }
     let mut notes = diagnostic.notes.clone();
     if diagnostic.places.len() > 1 {
-        notes.push(format!("the same holds for {} more nodes", diagnostic.places.len() - 1));
+        let more = diagnostic.places.len() - 1;
+        notes.push(format!("the same holds for {more} more {}", if more == 1 { "node" } else { "nodes" }));
     }
     Finding {
         code: diagnostic.code.number().to_owned(),

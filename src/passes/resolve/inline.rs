@@ -31,24 +31,6 @@ impl<'m> Resolver<'m> {
         reads: &mut HashSet<TensorId>,
     ) {
         let id = (function.domain.clone(), function.name.clone());
-        if frame.calls.contains(&id) || frame.calls.len() >= MAX_CALLS {
-            let chain: Vec<_> = frame.calls.iter().map(|(_, name)| &**name).chain([&*function.name]).collect();
-            let message = format!("function {:?} calls itself: {}", &*function.name, chain.join(" -> "));
-            self.report(Diagnostic::new(Code::RecursiveFunction, message), frame, None, Some(call.span));
-            return;
-        }
-        if call.inputs.len() > function.inputs.len() || call.outputs.len() > function.outputs.len() {
-            let message = format!(
-                "function {:?} has {} inputs and {} outputs; the call gives {} and {}",
-                &*function.name,
-                function.inputs.len(),
-                function.outputs.len(),
-                call.inputs.len(),
-                call.outputs.len(),
-            );
-            self.report(Diagnostic::new(Code::WrongArity, message), frame, None, Some(call.span));
-            return;
-        }
         let inner = self.inner_frame(function, call, key, frame, id);
         let mut body = Names { here: HashMap::default(), outer: None, graph: names.graph };
         for (formal, actual) in function.inputs.iter().zip(&inputs) {
@@ -161,6 +143,31 @@ impl<'m> Resolver<'m> {
             self.set_origin(actual, index);
         }
     }
+}
+
+/// Why a call cannot be replaced by the function's body.
+pub(super) fn refusal(function: &FunctionDef, call: &NodeDef, frame: &Frame) -> Option<Diagnostic> {
+    let name = &*function.name;
+    let recursive = frame.calls.contains(&(function.domain.clone(), function.name.clone()));
+    if recursive {
+        let chain: Vec<_> = frame.calls.iter().map(|(_, name)| &**name).chain([name]).collect();
+        let message = format!("function {name:?} calls itself: {}", chain.join(" -> "));
+        return Some(Diagnostic::new(Code::RecursiveFunction, message));
+    }
+    if frame.calls.len() >= MAX_CALLS {
+        let message = format!("function {name:?} is called through more than {MAX_CALLS} other functions");
+        return Some(Diagnostic::new(Code::NestedTooDeep, message));
+    }
+    (call.inputs.len() > function.inputs.len() || call.outputs.len() > function.outputs.len()).then(|| {
+        let message = format!(
+            "function {name:?} has {} inputs and {} outputs; the call gives {} and {}",
+            function.inputs.len(),
+            function.outputs.len(),
+            call.inputs.len(),
+            call.outputs.len(),
+        );
+        Diagnostic::new(Code::WrongArity, message)
+    })
 }
 
 fn without_inputs(node: &NodeDef, missing: &HashSet<&Name>) -> NodeDef {

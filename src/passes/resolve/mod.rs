@@ -17,18 +17,24 @@ use self::header::Opsets;
 use self::keys::Keys;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
-use crate::frontend::onnx::model::{AttributeDef, FunctionDef, GraphDef, Model, Name, SparseTensorDef, TensorDef};
+use crate::frontend::onnx::model::{
+    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, Name, NodeDef, SparseTensorDef, TensorDef,
+};
 use crate::ir::graph::{Graph, GraphId, Holder, Origin, Program, Stored, StoredId, Tensor, TensorId};
 use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::{Place, PlaceData, Places};
 
-/// Nodes that a program may have, functions inlined: a function can double the graph at every level.
-pub const NODE_BUDGET: usize = 1_000_000;
+/// Nodes that a program may have.
+const NODE_BUDGET: usize = 1_000_000;
+
+/// Nodes that inlined functions may add to those that stand in the file: a function can double the graph at every level.
+const INLINE_BUDGET: usize = 100_000;
 
 /// Names without producer for which a nearest one is looked for.
 const SUGGESTIONS: usize = 20;
 
-/// Resolves a model; its places are added to those that are given.
+/// Resolves a model; its places are added to those that are given. The program of a model that passes the budget of
+/// nodes is empty.
 #[must_use]
 pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
@@ -38,6 +44,8 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         let key = (header::standard(&function.domain), &*function.name, &*function.overload);
         functions.entry(key).or_insert(function);
     }
+    let own =
+        nodes_in(&model.graph.nodes) + model.functions.iter().map(|function| nodes_in(&function.nodes)).sum::<usize>();
     let mut resolver = Resolver {
         functions,
         program: Program { places, ..Program::default() },
@@ -46,7 +54,9 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         captures: HashMap::default(),
         unknown: HashMap::default(),
         suggestions: SUGGESTIONS,
-        over_budget: false,
+        undefined: HashMap::default(),
+        budget: (own + INLINE_BUDGET).min(NODE_BUDGET),
+        over_budget: own > NODE_BUDGET,
     };
     let frame = Frame {
         path: "main".into(),
@@ -57,8 +67,27 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         calls: Vec::new(),
         depth: 0,
     };
-    resolver.graph(&model.graph, None, &frame);
+    if resolver.over_budget {
+        let message = format!("the file has {own} nodes, allowed are {NODE_BUDGET}");
+        resolver.report(Diagnostic::new(Code::TooManyNodes, message), &frame, None, None);
+    } else {
+        resolver.graph(&model.graph, None, &frame);
+    }
+    if resolver.over_budget {
+        let Program { places, .. } = resolver.program;
+        return (Program { places, ..Program::default() }, resolver.diagnostics);
+    }
     (resolver.program, resolver.diagnostics)
+}
+
+/// Nodes of a body and of the graphs in its attributes.
+fn nodes_in(nodes: &[NodeDef]) -> usize {
+    let inside = |attribute: &AttributeDef| match &attribute.value {
+        AttributeValue::Graph(graph) => nodes_in(&graph.nodes),
+        AttributeValue::Graphs(graphs) => graphs.iter().map(|graph| nodes_in(&graph.nodes)).sum(),
+        _ => 0,
+    };
+    nodes.len() + nodes.iter().flat_map(|node| &node.attributes).map(inside).sum::<usize>()
 }
 
 struct Resolver<'m> {
@@ -72,6 +101,10 @@ struct Resolver<'m> {
     unknown: HashMap<(String, String), usize>,
     /// Suggestions that may still be looked for: each compares a name with all others.
     suggestions: usize,
+    /// Diagnostics of names without producer, by the function call around them and name.
+    undefined: HashMap<(Arc<str>, Name), usize>,
+    /// Nodes that the program may have.
+    budget: usize,
     over_budget: bool,
 }
 

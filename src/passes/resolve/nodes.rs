@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::header::{NEWEST_OPSET, standard};
+use super::inline::refusal;
 use super::keys::{join, scope_of};
-use super::{Frame, NODE_BUDGET, Names, Resolver, suggest};
+use super::{Frame, Names, Resolver, suggest};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Name, NodeDef, Payload, TensorDef};
 use crate::ir::element_type::ElementType;
@@ -35,11 +36,9 @@ impl<'m> Resolver<'m> {
             if self.over_budget {
                 return;
             }
-            if self.program.node_count >= NODE_BUDGET {
+            if self.program.node_count >= self.budget {
                 self.over_budget = true;
-                let message = format!(
-                    "the graph has more than {NODE_BUDGET} nodes once functions are inlined; the rest is left out"
-                );
+                let message = format!("the graph has more than {} nodes once functions are inlined", self.budget);
                 self.report(Diagnostic::new(Code::TooManyNodes, message), frame, None, Some(node.span));
                 return;
             }
@@ -102,11 +101,17 @@ impl<'m> Resolver<'m> {
             .map(|output| output.filter(|&tensor| self.is_free(tensor)))
             .collect();
         let function = self.functions.get(&(standard(&node.domain), &*node.op_type, &*node.overload)).copied();
-        if let Some(function) = function {
-            self.inline(function, node, &key, inputs, outputs, names, frame, reads);
-            return;
-        }
-        let operator = self.operator(node, &key, frame, place);
+        let operator = match function.map(|function| (function, refusal(function, node, frame))) {
+            Some((function, None)) => {
+                self.inline(function, node, &key, inputs, outputs, names, frame, reads);
+                return;
+            }
+            Some((_, Some(refusal))) => {
+                self.report_at(refusal, place);
+                None
+            }
+            None => self.operator(node, &key, frame, place),
+        };
         let (children, captured) = self.children(node, names, frame);
         let scope = join(&[&frame.scope, &scope_of(node)]);
         let op = if standard(&node.domain).is_empty() {
@@ -157,10 +162,7 @@ impl<'m> Resolver<'m> {
             }
             let found = names.find(input);
             if found.is_none() {
-                let message = format!("node {key:?}: input {:?} has no producer", &**input);
-                let mut diagnostic = Diagnostic::new(Code::UndefinedTensor, message);
-                diagnostic.help = self.did_you_mean(input, names);
-                self.report_at(diagnostic, place);
+                self.undefined(input, key, names, frame, place);
             }
             // An input that nothing produces is a tensor of which nothing is known.
             list.push(Some(found.unwrap_or_else(|| self.tensor(input, names.graph, frame, Origin::Undefined))));
@@ -169,6 +171,25 @@ impl<'m> Resolver<'m> {
             list.pop();
         }
         list
+    }
+
+    /// Says once for each name that nothing produces it; further nodes that read it are places of the same finding.
+    fn undefined(&mut self, input: &Name, key: &str, names: &Names<'_>, frame: &Frame, place: Place) {
+        // Bodies of functions have names of their own.
+        let world = if frame.calls.is_empty() { "".into() } else { frame.path.clone() };
+        let name = (world, input.clone());
+        let known = self.undefined.get(&name).copied();
+        if let Some(diagnostic) = known.and_then(|index| self.diagnostics.get_mut(index)) {
+            if diagnostic.places.last() != Some(&place) {
+                diagnostic.places.push(place);
+            }
+            return;
+        }
+        self.undefined.insert(name, self.diagnostics.len());
+        let message = format!("node {key:?}: input {:?} has no producer", &**input);
+        let mut diagnostic = Diagnostic::new(Code::UndefinedTensor, message);
+        diagnostic.help = self.did_you_mean(input, names);
+        self.report_at(diagnostic, place);
     }
 
     fn children(&mut self, node: &NodeDef, names: &Names<'_>, frame: &Frame) -> (Vec<GraphId>, Vec<TensorId>) {
@@ -311,6 +332,9 @@ fn is_constant(node: &NodeDef) -> bool {
 }
 
 fn unknown(domain: &str, op_type: &str) -> Diagnostic {
+    if op_type.is_empty() {
+        return Diagnostic::new(Code::UnknownOperator, "a node names no operator: its op_type is empty");
+    }
     let elsewhere = table::domains_of(op_type);
     let moved = |domain: &str| {
         let domain = if domain.is_empty() { "ai.onnx" } else { domain };
