@@ -77,8 +77,18 @@ fn problem(error: &ignore::Error) -> Option<String> {
             _ => break,
         }
     }
-    let dangling = path.is_some_and(|path| path.is_symlink() && !is_model(path));
-    (!dangling).then(|| error.to_string())
+    if path.is_some_and(|path| path.is_symlink() && !is_model(path)) {
+        return None;
+    }
+    Some(match (path, inner) {
+        (Some(path), ignore::Error::Io(error)) => {
+            // The walker's error repeats the path in front of what the system says.
+            let source = error.get_ref().and_then(|error| error.source());
+            let said = source.map_or_else(|| error.to_string(), ToString::to_string);
+            format!("cannot read {}: {said}", path.display())
+        }
+        _ => error.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -123,6 +133,9 @@ mod tests {
         assert_eq!(names(&found, root), ["model.onnx"]);
         assert!(found.problems.is_empty(), "{:?}", found.problems);
         std::os::unix::fs::symlink("nowhere", root.join("dangling.onnx")).unwrap();
-        assert_eq!(models_in(root).problems.len(), 1);
+        let problems = models_in(root).problems;
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].starts_with("cannot read "), "{problems:?}");
+        assert_eq!(problems[0].matches("dangling.onnx").count(), 1, "{problems:?}");
     }
 }

@@ -45,10 +45,14 @@ pub fn sniff(source: &Source) -> Result<Format, Box<Diagnostic>> {
     if let Some((what, help)) = other_binary(bytes, head) {
         return Err(Box::new(Diagnostic::new(Code::NotAModel, format!("this is {what}, not a model")).help(help)));
     }
-    let Some(text) = leading_text(head) else { return Ok(Format::Onnx) };
+    let Some(text) = leading_text(head) else { return not_text(source, head) };
     let start = text.trim_start_matches('\u{feff}').trim_start();
     if source.extension == "onnxtxt" && !start.starts_with("<!") && !start.to_lowercase().starts_with("<html") {
         return Ok(Format::OnnxText);
+    }
+    if start.is_empty() {
+        let help = "download or export the model again";
+        return Err(Box::new(Diagnostic::new(Code::NotAModel, "this is white space, not a model").help(help)));
     }
     if let Some(diagnostic) = other_text(start) {
         return Err(Box::new(diagnostic));
@@ -65,6 +69,21 @@ fn leading_text(head: &[u8]) -> Option<&str> {
     };
     let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t' | '\u{c}');
     (!text.chars().any(control)).then_some(text)
+}
+
+/// The format of bytes that are no clean text: protobuf, or a text with stray bytes.
+fn not_text(source: &Source, head: &[u8]) -> Result<Format, Box<Diagnostic>> {
+    let lossy = String::from_utf8_lossy(head);
+    let start = lossy.trim_start();
+    // No protobuf begins like markup.
+    if start.starts_with('<')
+        && let Some(diagnostic) = other_text(start)
+    {
+        return Err(Box::new(diagnostic));
+    }
+    // The first field of a binary model has the tag 8.
+    let binary = head.first().is_some_and(|&byte| byte < b'\t');
+    Ok(if source.extension == "onnxtxt" && !binary { Format::OnnxText } else { Format::Onnx })
 }
 
 fn looks_like_onnx_text(start: &str) -> bool {
@@ -154,6 +173,7 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
         || starts(b"\xfd7zXZ\0")
         || starts(b"7z\xbc\xaf\x27\x1c")
         || starts(&[0x28, 0xb5, 0x2f, 0xfd])
+        || starts(b"Rar!\x1a\x07")
     {
         ("a compressed file", UNPACK)
     } else if starts(b"\x7fELF") || starts(b"MZ\x90") {
@@ -164,6 +184,10 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
         ("a picture", "check a model file")
     } else if is_safetensors(bytes, head) {
         ("a safetensors file, which holds weights without a graph", "export the network itself with torch.onnx.export")
+    } else if bytes.get(4..8) == Some(b"ORTM") {
+        ("an ONNX Runtime file (.ort)", "check the ONNX file that it was made from")
+    } else if head.len() >= 16 && head.iter().all(|&byte| byte == 0) {
+        ("a file of zeros", "the download or copy was not finished: fetch it again")
     } else if starts(&[0xff, 0xfe]) || starts(&[0xfe, 0xff]) {
         ("UTF-16 text", "save it as UTF-8")
     } else {
@@ -281,11 +305,26 @@ mod tests {
             b"\x1c\0\0\0TFL3",
             b"\x1f\x8b\x08",
             b"\x0a\0\0\0\0\0\0\0{\"a\":0,\"b\":{}}",
+            b"<html><title>caf\xe9</title>",
+            b"<!DOCTYPE html>\x1b[31m",
+            b"\x18\0\0\0ORTM",
+            b"\r\n \t",
+            &[0; 64],
         ] {
             assert_eq!(code(bytes), Err(Code::NotAModel), "{:?}", String::from_utf8_lossy(bytes));
         }
         assert_eq!(code(b"{\"irVersion\": \"8\"}"), Err(Code::OtherEncoding));
         assert_eq!(code(b"ir_version: 8\ngraph {\n}\n"), Err(Code::OtherEncoding));
+    }
+
+    #[test]
+    fn the_name_decides_on_a_text_with_stray_bytes() {
+        let named = |bytes: &[u8]| {
+            sniff(&Source { extension: "onnxtxt".to_owned(), ..Source::from_stdin(bytes.to_vec()) }).unwrap()
+        };
+        assert_eq!(named(b"<ir_version: 8>\ng (float[\xff] x) => () {}"), Format::OnnxText);
+        assert_eq!(named(b"<ir_version: 8>\ng (float[\0] x) => () {}"), Format::OnnxText);
+        assert_eq!(named(b"\x08\x08\x3a\x00"), Format::Onnx);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     pub(super) mode: Option<Mode>,
 
     /// Samples per replica [default: the file's own where it is fixed, else 32 for train, 1 for infer]
-    #[arg(long, value_name = "N", value_parser = options::batch, help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = options::batch, allow_negative_numbers = true, help_heading = "Model")]
     pub(super) batch: Option<u64>,
 
     /// Value of a free dim, a number or an expression such as 2*seq (repeatable)
@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
     pub(super) color: Option<ColorChoice>,
 
     /// Files that are checked at once [default: number of cores]
-    #[arg(long, value_name = "N", value_parser = jobs, help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true, help_heading = "Run")]
     pub(super) jobs: Option<usize>,
 
     /// No progress and no remarks on standard error; what could not be read is still said

@@ -1,7 +1,6 @@
 //! What a check has to do: the files with their options, and how to write the report.
 
 use std::collections::HashSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -10,6 +9,7 @@ use super::Arguments;
 use crate::cli::{Failure, output};
 use crate::config::{self, Config, Finder, OutputSettings, Settings};
 use crate::engine::{CheckOptions, Input, LevelRule};
+use crate::frontend::source::read_stream;
 use crate::options::{ColorChoice, Emit, Format};
 use crate::walk;
 
@@ -162,12 +162,7 @@ fn find(paths: &[PathBuf]) -> Result<(Vec<File>, Vec<String>), Failure> {
 }
 
 fn read_stdin() -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
-    Ok(bytes)
+    read_stream(std::io::stdin().lock()).map_err(|error| Failure::new(format!("cannot read standard input: {error}")))
 }
 
 /// Refuses a report over one of the models.

@@ -43,7 +43,9 @@ pub(super) fn is_identifier(name: &str) -> bool {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, pos: 0, pragmas: Vec::new(), pragma_end: 0 }
+        // A byte order mark is no part of the text.
+        let pos = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Self { text, pos, pragmas: Vec::new(), pragma_end: 0 }
     }
 
     pub(super) fn text(&self) -> &'a str {
