@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::analysis::Analysis;
-use crate::diagnostics::{Diagnostic, Level};
+use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend;
 use crate::frontend::onnx::external::ExternalFiles;
 use crate::frontend::onnx::model::Model;
 use crate::frontend::sniff::Format;
 use crate::frontend::source::Source;
+use crate::ir::hash::HashSet;
 use crate::ir::place::Places;
 use crate::passes::bind::Bindings;
 use crate::passes::payloads::check_payloads;
@@ -165,7 +166,18 @@ impl Checked {
         };
         let frozen = globs(&options.frozen);
         let mut analysis = Analysis::new(&model, places, &bindings, &|key| frozen.is_match(key));
-        diagnostics.append(&mut analysis.diagnostics);
+        if analysis.bound.rebound.is_some() {
+            name_baked_in_batch(&mut analysis, &model, bindings);
+        }
+        // A name whose node or input could not be parsed is no finding of its own.
+        let broken = diagnostics.iter().any(|diagnostic| diagnostic.code == Code::SyntaxError);
+        let told = analysis.diagnostics.drain(..);
+        diagnostics.extend(told.filter(|diagnostic| !broken || diagnostic.code != Code::UndefinedTensor));
+        diagnostics.extend(unmatched(&options.frozen, &analysis));
+        if diagnostics.iter().any(|diagnostic| diagnostic.code == Code::TooManyNodes) {
+            let places = analysis.program.places;
+            return Self { format: loaded.format, header: Some(header), analysis: None, places, diagnostics };
+        }
         Self {
             format: loaded.format,
             header: Some(header),
@@ -178,6 +190,45 @@ impl Checked {
     pub(crate) fn places(&self) -> &Places {
         self.analysis.as_ref().map_or(&self.places, |analysis| &analysis.program.places)
     }
+}
+
+/// Where the user replaced the batch, shapes that fit no more mean that the graph holds the old one.
+fn name_baked_in_batch(analysis: &mut Analysis, model: &Model, bindings: Bindings) {
+    let mismatched = |diagnostic: &Diagnostic| diagnostic.code == Code::ShapeMismatch;
+    if !analysis.diagnostics.iter().any(mismatched) {
+        return;
+    }
+    let as_in_file = Bindings { batch: None, input_shapes: Vec::new(), ..bindings };
+    let original = Analysis::new(model, Places::default(), &as_in_file, &|_| false);
+    let node = |diagnostic: &Diagnostic, places: &Places| {
+        let place = places.get(*diagnostic.places.first()?)?;
+        Some((place.graph.clone(), place.node_index))
+    };
+    let at = |diagnostic: &Diagnostic| node(diagnostic, &original.program.places);
+    let anyway: HashSet<_> = original.diagnostics.iter().filter(|found| mismatched(found)).map(at).collect();
+    let places = &analysis.program.places;
+    for diagnostic in analysis.diagnostics.iter_mut().filter(|diagnostic| mismatched(diagnostic)) {
+        if anyway.contains(&node(diagnostic, places)) {
+            continue;
+        }
+        diagnostic.code = Code::BatchBakedIn;
+        diagnostic.level = Code::BatchBakedIn.default_level();
+        diagnostic.notes.push("it fits with the batch of the file: the graph holds that batch as a number".to_owned());
+        diagnostic.help = Some("export the model again with a dynamic batch".to_owned());
+    }
+}
+
+/// Globs of layers that are not trained and that no layer bears.
+fn unmatched(frozen: &[String], analysis: &Analysis) -> Vec<Diagnostic> {
+    let unused = frozen.iter().filter(|pattern| {
+        let one = globs(std::slice::from_ref(pattern));
+        !analysis.program.nodes().any(|(_, _, node)| one.is_match(&*node.key))
+    });
+    let say = |pattern: &String| {
+        Diagnostic::new(Code::UnusedBinding, format!("--frozen {pattern}: no layer has a key like this"))
+            .help("--format json lists the keys, under layers")
+    };
+    unused.map(say).collect()
 }
 
 impl Header {
