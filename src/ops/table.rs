@@ -214,7 +214,8 @@ pub const ENTRIES: &[Entry] = &[
     onnx("RotaryEmbedding", [3, 4], 1, rotary::rotary),
     onnx("Round", [1, 1], 1, unary::unary),
     onnx("STFT", [2, 4], 1, signal::stft),
-    onnx("Scan", [1, MANY], MANY, control_flow::scan),
+    // Before opset 9 the first input may be left out; the operator counts the others itself.
+    onnx("Scan", [0, MANY], MANY, control_flow::scan),
     onnx("Scatter", [3, 3], 1, scatter::scatter_elements).withdrawn(11),
     onnx("ScatterElements", [3, 3], 1, scatter::scatter_elements),
     onnx("ScatterND", [3, 3], 1, scatter::scatter_nd),
