@@ -51,7 +51,7 @@ fn load_binary(source: &Source, places: &mut Places) -> (Option<Model>, Vec<Diag
                 DecodeError::Truncated { message, span } => (Code::TruncatedFile, message, span),
                 DecodeError::Malformed { message, span } => (Code::MalformedFile, message, span),
                 DecodeError::TooDeep { span } => {
-                    (Code::NestedTooDeep, format!("graphs are nested deeper than {MAX_GRAPHS} graphs"), span)
+                    (Code::NestedTooDeep, format!("subgraphs are nested deeper than {MAX_GRAPHS} graphs"), span)
                 }
             };
             let mut diagnostic = Diagnostic::new(code, message);

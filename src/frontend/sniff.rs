@@ -130,9 +130,8 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
         } else {
             ("a zip archive", UNPACK)
         }
-    } else if matches!(bytes, [0x80, 2..=5, ..])
-        && matches!(bytes.get(2), Some(b'}' | b']' | b'c' | b'(' | b'\x8a' | b'\x95' | b'X' | b'K'))
-    {
+    } else if matches!(bytes, [0x80, 2..=5, ..]) {
+        // The opcode for protocols 2 to 5; as protobuf it would be a field that ONNX does not have.
         ("a Python pickle (an old PyTorch file?)", EXPORT)
     } else if starts(b"\x89HDF\r\n\x1a\n") {
         (
@@ -175,7 +174,7 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
 fn is_safetensors(bytes: &[u8], head: &[u8]) -> bool {
     let Some((length, rest)) = head.split_first_chunk::<8>() else { return false };
     let length = u64::from_le_bytes(*length);
-    length > 1 && length < bytes.len() as u64 && rest.first() == Some(&b'{') && rest.get(1) == Some(&b'"')
+    length > 1 && length < bytes.len() as u64 && matches!(rest, [b'{', b'"' | b'}' | b' ' | b'\n' | b'\t', ..])
 }
 
 fn other_text(start: &str) -> Option<Diagnostic> {
@@ -220,7 +219,8 @@ fn other_text(start: &str) -> Option<Diagnostic> {
                 "convert it to ONNX with tf2onnx, then check the .onnx file",
             );
         }
-        return other("a JSON document".to_owned(), DOWNLOAD);
+        let said = json_error(start).map(|text| format!(" saying {text:?}")).unwrap_or_default();
+        return other(format!("a JSON document{said}"), DOWNLOAD);
     }
     let textproto = ["ir_version:", "producer_name:", "graph {", "graph{", "opset_import {", "opset_import{"];
     if textproto.iter().any(|key| start.starts_with(key)) || (start.starts_with('#') && start.contains("\nir_version:"))
@@ -238,10 +238,23 @@ fn other_text(start: &str) -> Option<Diagnostic> {
         .take(200)
         .filter(|character| character.is_ascii_alphabetic() || character.is_whitespace())
         .count();
-    if start.len() >= 20 && plain * 10 > start.chars().take(200).count() * 7 && !looks_like_onnx_text(start) {
+    if !start.is_empty() && plain * 10 > start.chars().take(200).count() * 7 && !looks_like_onnx_text(start) {
         return other("a text file".to_owned(), "check a model file");
     }
     None
+}
+
+/// What the body of an error in JSON says.
+fn json_error(text: &str) -> Option<String> {
+    const LONGEST: usize = 100;
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    let text = |value: &serde_json::Value| {
+        ["message", "detail", "error", "Message", "code", "Code"]
+            .iter()
+            .find_map(|key| value.get(key)?.as_str().map(str::to_owned))
+    };
+    let said = text(&value).or_else(|| text(value.get("error")?))?;
+    Some(said.chars().take(LONGEST).collect())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `If`, `Loop`, `Scan` and `SequenceMap`: operators that run subgraphs. Their own cost is nothing; what the subgraphs
 //! cost is counted at the subgraphs' nodes, as often as [`Repeats`] says.
 
-use super::merge::{join_branches, join_facts, without_value};
+use super::merge::{Spread, join_facts, without_value};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Repeats, Role};
 use crate::ir::dim::Dim;
@@ -39,7 +39,7 @@ impl Operator for If {
         let joined = then.iter().zip(&otherwise).enumerate();
         Ok(joined
             .map(|(output, (then, otherwise))| {
-                join_branches(cx, output, &without_value(then), &without_value(otherwise))
+                join_facts(cx, output, Spread::Either, &without_value(then), &without_value(otherwise))
             })
             .collect())
     }
@@ -112,7 +112,7 @@ impl Operator for Loop {
                 let joined = if walk + 2 >= WALKS {
                     Fact::Unknown
                 } else {
-                    join_facts(cx, index, &without_value(held), &without_value(&new))
+                    join_facts(cx, index, Spread::Open, &without_value(held), &without_value(&new))
                 };
                 settled &= joined == *held;
                 *held = joined;
@@ -256,7 +256,7 @@ impl Operator for Scan {
             outputs = cx.infer_child(0, &inputs);
             let mut settled = true;
             for (index, (held, new)) in state.iter_mut().zip(&outputs).enumerate() {
-                let joined = join_facts(cx, index, held, &without_value(new));
+                let joined = join_facts(cx, index, Spread::Open, held, &without_value(new));
                 settled &= joined == *held;
                 *held = joined;
             }

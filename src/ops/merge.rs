@@ -13,28 +13,19 @@ pub(super) fn without_value(fact: &Fact) -> Fact {
     }
 }
 
+/// What a dim may become that differs between two facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// One of the two: never more than the larger.
+    Either,
+    /// Anything: the two are rounds of a loop, and more may follow.
+    Open,
+}
+
 /// What holds for both. A dim that differs becomes a symbol of the given output.
-pub(super) fn join_facts(cx: &mut InferCx<'_>, output: usize, a: &Fact, b: &Fact) -> Fact {
-    join(cx, Widening::Rounds, output, a, b)
-}
-
-/// What holds for the outputs of two branches, of which one runs: a dim that differs is at most the larger one.
-pub(super) fn join_branches(cx: &mut InferCx<'_>, output: usize, a: &Fact, b: &Fact) -> Fact {
-    join(cx, Widening::Branches, output, a, b)
-}
-
-/// How dims that differ become a symbol.
-#[derive(Clone, Copy)]
-enum Widening {
-    /// Once: both dims are all that can be.
-    Branches,
-    /// Again and again, until nothing changes: what was seen is no bound.
-    Rounds,
-}
-
-fn join(cx: &mut InferCx<'_>, widening: Widening, output: usize, a: &Fact, b: &Fact) -> Fact {
+pub(super) fn join_facts(cx: &mut InferCx<'_>, output: usize, spread: Spread, a: &Fact, b: &Fact) -> Fact {
     match (a, b) {
-        (Fact::Tensor(a), Fact::Tensor(b)) => Fact::Tensor(join_tensors(cx, widening, output, a, b)),
+        (Fact::Tensor(a), Fact::Tensor(b)) => Fact::Tensor(join_tensors(cx, output, spread, a, b)),
         (
             Fact::Sequence { element: left, length: left_length },
             Fact::Sequence { element: right, length: right_length },
@@ -46,27 +37,27 @@ fn join(cx: &mut InferCx<'_>, widening: Widening, output: usize, a: &Fact, b: &F
             } else if is_empty(right_length) {
                 (**left).clone()
             } else {
-                join(cx, widening, output, left, right)
+                join_facts(cx, output, spread, left, right)
             };
             let length = if left_length == right_length { left_length.clone() } else { None };
             Fact::Sequence { element: Box::new(element), length }
         }
-        (Fact::Optional(a), Fact::Optional(b)) => Fact::Optional(Box::new(join(cx, widening, output, a, b))),
+        (Fact::Optional(a), Fact::Optional(b)) => Fact::Optional(Box::new(join_facts(cx, output, spread, a, b))),
         (Fact::Optional(inner), other) | (other, Fact::Optional(inner)) => {
-            Fact::Optional(Box::new(join(cx, widening, output, inner, other)))
+            Fact::Optional(Box::new(join_facts(cx, output, spread, inner, other)))
         }
         (a, b) if a == b => a.clone(),
         _ => Fact::Unknown,
     }
 }
 
-fn join_tensors(cx: &mut InferCx<'_>, widening: Widening, output: usize, a: &TensorFact, b: &TensorFact) -> TensorFact {
+fn join_tensors(cx: &mut InferCx<'_>, output: usize, spread: Spread, a: &TensorFact, b: &TensorFact) -> TensorFact {
     let element = if a.element == b.element { a.element } else { None };
     let shape = match (&a.shape, &b.shape) {
         (Some(left), Some(right)) if left.rank() == right.rank() => {
             let dims = left.dims().iter().zip(right.dims()).enumerate();
             Some(
-                dims.map(|(axis, (left, right))| join_dims(cx, widening, output, axis, left, right)).collect::<Shape>(),
+                dims.map(|(axis, (left, right))| join_dims(cx, [output, axis], spread, left, right)).collect::<Shape>(),
             )
         }
         _ => None,
@@ -75,15 +66,15 @@ fn join_tensors(cx: &mut InferCx<'_>, widening: Widening, output: usize, a: &Ten
     TensorFact { element, shape, value }
 }
 
-fn join_dims(cx: &mut InferCx<'_>, widening: Widening, output: usize, axis: usize, left: &Dim, right: &Dim) -> Dim {
+fn join_dims(cx: &mut InferCx<'_>, [output, axis]: [usize; 2], spread: Spread, left: &Dim, right: &Dim) -> Dim {
     if left == right {
         return left.clone();
     }
     let lo = left.range().0.zip(right.range().0).map_or(0, |(left, right)| left.min(right).max(0));
-    let hi = match widening {
-        Widening::Branches => Some(left.max(right)),
-        Widening::Rounds => None,
+    let hi = match spread {
+        Spread::Either => left.upper_bound().zip(right.upper_bound()).map(|(left, right)| left.max(&right)),
+        // What was widened before becomes the same symbol again, so that loops settle.
+        Spread::Open => None,
     };
-    // The symbol is named by its place, so that what was widened before stays the same and loops settle.
     cx.fresh_dim(output, axis, lo, hi)
 }

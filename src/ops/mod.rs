@@ -170,6 +170,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether the outputs depend on shapes of inputs only, not on their elements.
+    fn reads_only_shape(&self) -> bool {
+        false
+    }
+
     /// Whether the first output is the first input under another shape or name: nothing is moved.
     fn is_view(&self) -> bool {
         false

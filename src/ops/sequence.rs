@@ -1,6 +1,6 @@
 //! Sequences and optionals. A sequence is known by what holds for all its elements, and its length.
 
-use super::merge::{join_facts, without_value};
+use super::merge::{Spread, join_facts, without_value};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
 use crate::ir::dim::Dim;
@@ -73,14 +73,14 @@ impl Operator for Sequence {
                 let mut element = without_value(cx.fact(0).unwrap_or(&Fact::Unknown));
                 for input in 1..cx.input_count() {
                     let other = without_value(cx.fact(input).unwrap_or(&Fact::Unknown));
-                    element = join_facts(cx, 0, &element, &other);
+                    element = join_facts(cx, 0, Spread::Either, &element, &other);
                 }
                 Fact::Sequence { element: Box::new(element), length: Some(Dim::from(cx.input_count())) }
             }
             Self::Insert => {
                 let new = without_value(cx.fact(1).unwrap_or(&Fact::Unknown));
                 let empty = length.as_ref().and_then(Dim::as_const) == Some(0);
-                let element = if empty { new } else { join_facts(cx, 0, &element, &new) };
+                let element = if empty { new } else { join_facts(cx, 0, Spread::Open, &element, &new) };
                 Fact::Sequence { element: Box::new(element), length: length.map(|length| length + 1) }
             }
             Self::Erase => Fact::Sequence { element: Box::new(element), length: length.map(|length| length - 1) },

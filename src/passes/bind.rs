@@ -293,7 +293,24 @@ impl Binder<'_> {
                 self.report(Diagnostic::new(Code::ConflictingBinding, message), input.tensor);
                 return declared.map(<[Dim]>::to_vec);
             };
-            if let Some(number) = declared.and_then(|dims| dims.get(axis)).and_then(Dim::as_const)
+            let declared = declared.and_then(|dims| dims.get(axis));
+            // A dim that the symbols decide keeps their value, so that one conflict is not told again at each node.
+            let decided = declared.filter(|dim| dim.as_const().is_none()).map(|dim| resolve(dim, values));
+            if let (Some(declared), Some(decided)) = (declared, decided)
+                && let (Some(number), Some(other)) = (decided.as_const(), resolve(&value, values).as_const())
+                && number != other
+            {
+                if declared.as_symbol().is_none() {
+                    let message = format!(
+                        "dim {axis} of input {:?}, {declared}, is {number} and {other} by --input-shape",
+                        input.name
+                    );
+                    self.report(Diagnostic::new(Code::ConflictingBinding, message), input.tensor);
+                }
+                dims.push(decided);
+                continue;
+            }
+            if let Some(number) = declared.and_then(Dim::as_const)
                 && value.as_const() != Some(number)
             {
                 let message = format!(

@@ -7,3 +7,4 @@ pub mod parameters;
 pub mod payloads;
 pub mod resolve;
 pub mod review;
+mod ties;

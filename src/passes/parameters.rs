@@ -1,12 +1,12 @@
 //! What each stored tensor is: a trained weight, a running statistic, a table that is neither, or a setting.
 
-use std::collections::HashSet;
-
 use petgraph::stable_graph::NodeIndex;
 
+use super::ties;
 use crate::frontend::onnx::model::Payload;
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
+use crate::ir::hash::HashSet;
 use crate::ops::Role;
 
 /// What a stored tensor is to training.
@@ -29,11 +29,11 @@ pub struct Usage {
     pub kind: Kind,
     /// Parameters that it holds (packed ones unpacked).
     pub elements: i128,
-    /// Bytes that it takes in the file.
+    /// Bytes that it takes in the file or beside it; 0 where another tensor has the same ones.
     pub bytes: i128,
     /// Nodes that read it, in running order.
     pub readers: Vec<(GraphId, NodeIndex)>,
-    /// The same payload is stored under another name that came first.
+    /// Its elements count under another name.
     pub repeats: bool,
 }
 
@@ -50,7 +50,10 @@ pub fn classify(program: &Program) -> Vec<Usage> {
             }
         }
     }
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
+    let matrices: Vec<_> =
+        uses.iter().map(|uses| uses.iter().find_map(|(_, _, _, node, _)| ties::use_of(node))).collect();
+    let tied: HashSet<usize> = ties::repeated(&program.stored, &matrices).into_iter().collect();
     let names = Names(
         program.stored.iter().filter_map(|stored| program.tensor(stored.tensor)).map(|tensor| &*tensor.name).collect(),
     );
@@ -58,16 +61,19 @@ pub fn classify(program: &Program) -> Vec<Usage> {
     program
         .stored
         .iter()
+        .enumerate()
         .zip(uses)
-        .map(|(stored, uses)| {
+        .map(|((index, stored), uses)| {
             let kind = kind_of(program, stored, &uses, keeps_initializers, &names);
             let packed = uses.iter().find_map(|(_, _, _, node, input)| {
                 node.operator.as_ref().and_then(|operator| operator.stored_elements(*input))
             });
             let count = i128::try_from(stored.def.element_count().unwrap_or(0)).unwrap_or(i128::MAX);
             let elements = packed.and_then(|dim| dim.as_const()).unwrap_or(count);
-            let bytes = i128::try_from(stored.def.stored_bytes().unwrap_or(0)).unwrap_or(i128::MAX);
-            let repeats = external_range(stored).is_some_and(|range| !seen.insert(range));
+            let shares_bytes = external_range(stored).is_some_and(|range| !seen.insert(range));
+            let bytes = if shares_bytes { 0 } else { stored.def.stored_bytes().unwrap_or(0) };
+            let bytes = i128::try_from(bytes).unwrap_or(i128::MAX);
+            let repeats = shares_bytes || tied.contains(&index);
             Usage {
                 kind,
                 elements,
@@ -86,11 +92,12 @@ fn stored_of(program: &Program, tensor: TensorId) -> Option<StoredId> {
     }
 }
 
-/// Location and offset of external data: two names for one range are one weight.
-fn external_range(stored: &Stored) -> Option<(String, String)> {
+/// Location, offset and size of external data: two names for one range are one weight.
+fn external_range(stored: &Stored) -> Option<(String, String, Option<u128>)> {
     match &stored.def.data {
         Payload::External(data) => {
-            Some((data.get("location")?.to_owned(), data.get("offset").unwrap_or("0").to_owned()))
+            let offset = data.get("offset").unwrap_or("0").to_owned();
+            Some((data.get("location")?.to_owned(), offset, stored.def.stored_bytes()))
         }
         _ => None,
     }

@@ -1,14 +1,16 @@
 //! What is worth saying once shapes and costs are known: shapes that stay unknown, sizes that depend on data, totals
 //! that are bounds, dims without a value.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::analysis::{Analysis, Figures};
-use crate::diagnostics::{Code, Diagnostic};
+use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend::onnx::model::{DimDef, TensorTypeDef, TypeDef};
 use crate::ir::dim::{Symbol, SymbolKind};
 use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Node, TensorId};
+use crate::ir::hash::HashSet;
+use crate::passes::count::Layer;
 use crate::passes::infer::Outcome;
 
 /// Kinds of operators that a message lists.
@@ -82,10 +84,12 @@ fn reads_unknown(analysis: &Analysis, node: &Node) -> bool {
 /// Operators at which sizes that depend on data begin.
 fn data_dependent(analysis: &Analysis) -> Option<Diagnostic> {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut seen: HashSet<Symbol> = HashSet::new();
+    let mut seen: HashSet<Symbol> = HashSet::default();
     let mut first = None;
-    for (_, _, node) in analysis.program.nodes() {
+    for (graph, index, node) in analysis.program.nodes() {
         let mut begins = false;
+        // What a node without a rule or a faulty one leaves open, a run need not.
+        let inferred = analysis.inference.outcomes.get(&(graph, index)) == Some(&Outcome::Inferred);
         for &output in node.outputs.iter().flatten() {
             let Some(shape) = analysis.inference.fact(output).as_tensor().and_then(|tensor| tensor.shape.as_ref())
             else {
@@ -97,7 +101,7 @@ fn data_dependent(analysis: &Analysis) -> Option<Diagnostic> {
                 });
             }
         }
-        if begins {
+        if begins && inferred {
             *sources.entry(&node.op).or_insert(0) += 1;
             first = first.or(Some(node.place));
         }
@@ -163,14 +167,24 @@ fn renamed_dims(analysis: &Analysis) -> Option<Diagnostic> {
     Some(diagnostic)
 }
 
+/// Whether another finding says why a layer has no cost: it has no rule, it is faulty, or it reads what is unknown.
+fn has_own_finding(analysis: &Analysis, layer: &Layer) -> bool {
+    let outcome = analysis.inference.outcomes.get(&(layer.graph, layer.node));
+    let unknown = |tensor: &TensorId| is_unknown(analysis.inference.fact(*tensor));
+    outcome != Some(&Outcome::Inferred)
+        || analysis.node(layer).is_some_and(|node| node.inputs.iter().chain(&node.outputs).flatten().any(unknown))
+}
+
 fn coverage(analysis: &Analysis, figures: &Figures) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     if figures.not_counted > 0 && figures.unbound.is_empty() {
         let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        let mut explained = true;
         for (layer, figures) in analysis.layers.iter().zip(&figures.layers) {
             if figures.macs.is_none() || figures.flops.is_none() || figures.bytes.is_none() {
                 let op = analysis.node(layer).map_or_else(String::new, |node| node.op.to_string());
                 *kinds.entry(op).or_insert(0) += 1;
+                explained &= has_own_finding(analysis, layer);
             }
         }
         let mut kinds: Vec<_> = kinds.into_iter().collect();
@@ -182,7 +196,11 @@ fn coverage(analysis: &Analysis, figures: &Figures) -> Vec<Diagnostic> {
             figures.not_counted,
             list.join(", ")
         );
-        diagnostics.push(Diagnostic::new(Code::NotCounted, message));
+        let mut diagnostic = Diagnostic::new(Code::NotCounted, message);
+        if explained {
+            diagnostic = diagnostic.level(Level::Note);
+        }
+        diagnostics.push(diagnostic);
     }
     let at_bound: Vec<_> =
         figures.layers.iter().filter(|figures| figures.at_bound && figures.repeats != Some(0)).collect();

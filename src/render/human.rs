@@ -240,11 +240,23 @@ fn coverage_line(graph: &Graph) -> String {
     let coverage = &graph.coverage;
     let mut parts = Vec::new();
     if coverage.layers_not_counted > 0 {
-        parts.push(format!("{} of {} without a cost", coverage.layers_not_counted, plural(graph.layers, "layer")));
+        let layers = plural(graph.layers, "layer");
+        let mut shares =
+            format!("{} of the layers", percent(coverage.layers_not_counted as i128, graph.layers as i128));
+        if let (Some(missing), Some(counted)) = (coverage.bytes_not_counted, graph.bytes)
+            && missing > 0
+        {
+            shares.push_str(&format!(", {} of the bytes", percent(missing, counted.saturating_add(missing))));
+        }
+        parts.push(format!("{} of {layers} without a cost ({shares})", coverage.layers_not_counted));
     }
     if coverage.layers_at_bound > 0 {
-        let macs = of_unit(coverage.macs_at_bound, "MACs");
-        parts.push(format!("{} at an upper bound ({macs})", plural(coverage.layers_at_bound, "layer")));
+        let rests = if graph.macs == Some(0) {
+            format!("{} of {}", bytes_or_unknown(coverage.bytes_at_bound), bytes_or_unknown(graph.bytes))
+        } else {
+            format!("{} of {}", count_or_unknown(coverage.macs_at_bound), of_unit(graph.macs, "MACs"))
+        };
+        parts.push(format!("{} at an upper bound ({rests})", plural(coverage.layers_at_bound, "layer")));
     }
     match (coverage.layers_not_counted > 0, coverage.layers_at_bound > 0) {
         (true, false) => parts.push("so the totals are too low".to_owned()),
@@ -252,6 +264,16 @@ fn coverage_line(graph: &Graph) -> String {
         _ => {}
     }
     if parts.is_empty() { String::new() } else { list(&head("coverage"), &parts) }
+}
+
+/// A share in percent.
+#[allow(clippy::cast_precision_loss, reason = "a share is shown with one decimal")]
+fn percent(part: i128, whole: i128) -> String {
+    if whole <= 0 {
+        return "all".to_owned();
+    }
+    let percent = 100.0 * part as f64 / whole as f64;
+    if percent < 0.05 { "under 0.1 %".to_owned() } else { format!("{percent:.1} %") }
 }
 
 /// The layers with the most MACs, then bytes.
@@ -430,8 +452,11 @@ mod tests {
 
     #[test]
     fn bounds_are_marked() {
-        let coverage =
-            |layers_not_counted, layers_at_bound| Coverage { layers_not_counted, layers_at_bound, macs_at_bound: None };
+        let coverage = |layers_not_counted, layers_at_bound| Coverage {
+            layers_not_counted,
+            layers_at_bound,
+            ..Coverage::default()
+        };
         assert_eq!(mark(&coverage(0, 0), Style::PLAIN), "");
         assert_eq!(mark(&coverage(1, 0), Style::PLAIN), "at least ");
         assert_eq!(mark(&coverage(0, 1), Style::PLAIN), "≤ ");

@@ -89,7 +89,7 @@ fn fill(
         .unwrap_or_default();
     let outputs = analysis.program.graph(GraphId(0)).map_or(&[][..], |main| &main.outputs);
     model.outputs = outputs.iter().flatten().map(|&output| port(analysis, output)).collect();
-    model.graph = Some(graph(analysis, figures, options));
+    model.graph = Some(graph(analysis, figures, &assumed.values, options));
     model.layers = layers(analysis, figures, &assumed.values, options, locator);
     if options.tensors {
         model.tensors = Some(tensors(analysis));
@@ -101,9 +101,16 @@ fn fill(
     }
 }
 
-fn graph(analysis: &Analysis, figures: &Figures, options: &CheckOptions) -> Graph {
+fn graph(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>, options: &CheckOptions) -> Graph {
     let at_bound = figures.layers.iter().filter(|figures| figures.at_bound && figures.repeats != Some(0));
     let macs_at_bound = at_bound.clone().filter_map(|figures| figures.macs).fold(0, i128::saturating_add);
+    let bytes_at_bound = at_bound.clone().filter_map(|figures| figures.bytes).fold(0, i128::saturating_add);
+    let bytes_not_counted = analysis
+        .layers
+        .iter()
+        .filter(|layer| layer.cost.is_none())
+        .filter_map(|layer| evaluate(&layer.known_bytes, values))
+        .fold(0, i128::saturating_add);
     Graph {
         nodes: analysis.program.node_count,
         layers: analysis.layers.len(),
@@ -115,8 +122,10 @@ fn graph(analysis: &Analysis, figures: &Figures, options: &CheckOptions) -> Grap
         symbols: analysis.bound.free.iter().map(|symbol| symbol.name().to_owned()).collect(),
         coverage: Coverage {
             layers_not_counted: figures.not_counted,
+            bytes_not_counted: Some(bytes_not_counted),
             layers_at_bound: at_bound.count(),
             macs_at_bound: Some(macs_at_bound),
+            bytes_at_bound: Some(bytes_at_bound),
         },
     }
 }
@@ -128,8 +137,14 @@ fn passes(figures: &LayerFigures, mode: Mode) -> Passes {
 
 fn parameters(analysis: &Analysis) -> Parameters {
     let mut sums = Parameters::default();
-    for usage in analysis.usages.iter().filter(|usage| !usage.repeats) {
+    for usage in &analysis.usages {
         sums.bytes = sums.bytes.saturating_add(usage.bytes);
+        if matches!(usage.kind, Kind::Constant | Kind::Other) {
+            sums.constant_bytes = sums.constant_bytes.saturating_add(usage.bytes);
+        }
+        if usage.repeats {
+            continue;
+        }
         let slot = match usage.kind {
             Kind::Trainable if usage.readers.iter().all(|reader| analysis.frozen.contains(reader)) => {
                 &mut sums.non_trainable
@@ -187,9 +202,13 @@ fn shape_of(analysis: &Analysis, tensor: TensorId) -> Option<&Shape> {
     analysis.inference.fact(tensor).as_tensor()?.shape.as_ref()
 }
 
+fn evaluate(dim: &Dim, values: &BTreeMap<String, i128>) -> Option<i128> {
+    dim.eval(&|symbol| values.get(symbol.name()).copied())
+}
+
 /// The dim as a number where the target decides it, else as text.
 fn evaluated(dim: &Dim, values: &BTreeMap<String, i128>) -> Extent {
-    match dim.eval(&|symbol| values.get(symbol.name()).copied()) {
+    match evaluate(dim, values) {
         Some(number) => Extent::Number(number),
         None => extent(dim),
     }

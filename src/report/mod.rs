@@ -185,6 +185,8 @@ pub struct Parameters {
     pub constants: i128,
     /// Bytes of all that is stored.
     pub bytes: i128,
+    /// Bytes of what is stored and is no parameter: constant tables, shapes, indices and other settings.
+    pub constant_bytes: i128,
 }
 
 /// A figure for each pass.
@@ -201,10 +203,14 @@ pub struct Passes {
 pub struct Coverage {
     /// Layers without a cost; the totals are lower bounds when this is not 0.
     pub layers_not_counted: usize,
+    /// Bytes that those layers at least read and write: their inputs and outputs of known size.
+    pub bytes_not_counted: Option<i128>,
     /// Layers whose cost is an upper bound (sizes or rounds that depend on data).
     pub layers_at_bound: usize,
     /// MACs of those layers.
     pub macs_at_bound: Option<i128>,
+    /// Bytes that those layers read and write.
+    pub bytes_at_bound: Option<i128>,
 }
 
 /// An input or output of the main graph.

@@ -10,7 +10,8 @@ const MORE: &[(&str, &str)] = &[
     (
         "models.graph.macs",
         "A MAC is one multiply and one add. Counted are convolutions, matrix products, attention products and recurrent \
-         cells, forward, with zero padding as if it were data. Bias adds and activations are FLOPs and never MACs. The \
+         cells, forward, with zero padding as if it were data; attention counts every pair of query and key, also those \
+         that a causal mask hides. Bias adds and activations are FLOPs and never MACs. The \
          figure holds for all samples of the batch in target.batch and the dims in target.dims; macs_formula leaves them \
          open. With graph.coverage.layers_not_counted above 0 it is a lower bound.",
     ),

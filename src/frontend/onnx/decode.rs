@@ -1,7 +1,6 @@
 //! Protobuf bytes to a [`Model`], one message level at a time. Every level is a slice of the file, so payloads are not
 //! copied and the position of a slice is its span.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,9 +13,10 @@ use super::model::{
 use super::proto;
 use super::wire::{self, Kind};
 use crate::ir::element_type::ElementType;
+use crate::ir::hash::HashSet;
 use crate::ir::place::Span;
 
-/// Graphs may be nested this deep (the main graph is the first).
+/// Subgraphs may be nested this deep in the main graph.
 pub const MAX_GRAPHS: usize = 32;
 
 /// Types (sequences of optionals of ...) may be nested this deep.
@@ -29,13 +29,13 @@ pub(crate) enum DecodeError {
     Truncated { message: String, span: Span },
     /// Bytes are not what the format allows.
     Malformed { message: String, span: Span },
-    /// Graphs are nested deeper than [`MAX_GRAPHS`].
+    /// Subgraphs are nested deeper than [`MAX_GRAPHS`].
     TooDeep { span: Span },
 }
 
 /// Decodes a file.
 pub(crate) fn decode(bytes: &Bytes) -> Result<Model, DecodeError> {
-    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::new() };
+    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::default() };
     decoder.model()
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn decode_node(bytes: &Bytes, span: Span) -> Option<NodeDef> {
     if start >= end || end > bytes.len() {
         return None;
     }
-    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::new() };
-    decoder.node(bytes.slice(start..end), 1).ok()
+    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::default() };
+    decoder.node(bytes.slice(start..end), 0).ok()
 }
 
 struct Decoder {
@@ -123,7 +123,7 @@ impl Decoder {
             model_version: message.model_version,
             doc_string: text(message.doc_string),
             metadata: self.entries(&message.metadata_props)?,
-            graph: self.graph(&graph, 1)?,
+            graph: self.graph(&graph, 0)?,
             functions: message.functions.iter().map(|bytes| self.function(bytes)).collect::<Decoded<_>>()?,
         })
     }
@@ -183,11 +183,11 @@ impl Decoder {
             attribute_defaults: message
                 .attribute_proto
                 .iter()
-                .map(|bytes| self.attribute(bytes, 1))
+                .map(|bytes| self.attribute(bytes, 0))
                 .collect::<Decoded<_>>()?,
             opset_imports: self.opsets(&message.opset_import)?,
             value_info: self.values(&message.value_info)?,
-            nodes: message.node.into_iter().map(|bytes| self.node(bytes, 1)).collect::<Decoded<_>>()?,
+            nodes: message.node.into_iter().map(|bytes| self.node(bytes, 0)).collect::<Decoded<_>>()?,
             span: self.span(bytes),
         })
     }
@@ -385,7 +385,7 @@ mod tests {
 
     fn nested(levels: usize) -> Bytes {
         let mut graph = proto::GraphProto::default();
-        for _ in 1..levels {
+        for _ in 0..levels {
             let attribute = proto::AttributeProto {
                 name: Some(Bytes::from_static(b"then_branch")),
                 g: Some(graph.encode_to_vec().into()),

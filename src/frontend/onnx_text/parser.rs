@@ -271,12 +271,17 @@ impl<'a> Parser<'a> {
         graph
     }
 
-    /// A graph that is the value of an attribute; `depth` counts the graphs around it.
+    /// A graph that is the value of an attribute; `depth` counts the graphs around it, the main graph among them.
     pub(super) fn graph(&mut self, depth: usize) -> Parsed<GraphDef> {
         let start = self.start();
-        if depth >= MAX_GRAPH_DEPTH {
+        if depth > MAX_GRAPH_DEPTH {
             let end = self.char_end(start);
-            return Err(self.error(start, end, format!("graphs are nested deeper than {MAX_GRAPH_DEPTH}"), None));
+            return Err(self.error(
+                start,
+                end,
+                format!("subgraphs are nested deeper than {MAX_GRAPH_DEPTH} graphs"),
+                None,
+            ));
         }
         let mut graph = GraphDef::default();
         self.graph_signature(&mut graph)?;

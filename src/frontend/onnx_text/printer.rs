@@ -273,7 +273,7 @@ impl Printer<'_> {
         self.indent += 1;
         self.pragma("graph", &graph.metadata);
         self.indent -= 1;
-        if depth < MAX_GRAPH_DEPTH {
+        if depth <= MAX_GRAPH_DEPTH {
             self.nodes(&graph.nodes, depth);
         }
         self.line();

@@ -286,8 +286,8 @@ fn nesting_is_limited() {
         let close = "}> (x)".repeat(count);
         errors(&format!("g () => () {{ {open}{close} }}"))
     };
-    assert_eq!(deep(31), []);
-    assert!(deep(32).iter().any(|error| error.message.contains("nested deeper")));
+    assert_eq!(deep(32), []);
+    assert!(deep(33).iter().any(|error| error.message.contains("nested deeper")));
     assert!(!deep(100_000).is_empty());
     let types = format!("g ({}float{} x) => () {{}}", "seq(".repeat(100_000), ")".repeat(100_000));
     assert!(errors(&types)[0].message.contains("nested deeper"));

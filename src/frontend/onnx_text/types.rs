@@ -117,7 +117,7 @@ impl Parser<'_> {
             return Ok(DimDef::Unknown);
         }
         if let Some(name) = self.quoted()? {
-            return Ok(DimDef::Param(self.intern(&name)));
+            return Ok(if name.is_empty() { DimDef::Unknown } else { DimDef::Param(self.intern(&name)) });
         }
         let start = self.start();
         match self.lex.bare_name() {

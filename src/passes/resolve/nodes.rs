@@ -1,7 +1,6 @@
 //! Nodes of a graph or a function body: their tensors, operators, subgraphs and places.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Name, NodeDef, Payload, TensorDef};
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Stored, StoredId, TensorId};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::{Place, PlaceData};
 use crate::ops::standard_names::STANDARD_NAMES;
 use crate::ops::{NodeView, Operator, table};
@@ -106,7 +106,7 @@ impl<'m> Resolver<'m> {
             self.inline(function, node, &key, inputs, outputs, names, frame, reads);
             return;
         }
-        let operator = self.operator(node, frame, place);
+        let operator = self.operator(node, &key, frame, place);
         let (children, captured) = self.children(node, names, frame);
         let scope = join(&[&frame.scope, &scope_of(node)]);
         let op = if standard(&node.domain).is_empty() {
@@ -159,7 +159,7 @@ impl<'m> Resolver<'m> {
             if found.is_none() {
                 let message = format!("node {key:?}: input {:?} has no producer", &**input);
                 let mut diagnostic = Diagnostic::new(Code::UndefinedTensor, message);
-                diagnostic.help = suggest::did_you_mean(input, names.candidates());
+                diagnostic.help = self.did_you_mean(input, names);
                 self.report_at(diagnostic, place);
             }
             // An input that nothing produces is a tensor of which nothing is known.
@@ -208,7 +208,7 @@ impl<'m> Resolver<'m> {
         (children, captured)
     }
 
-    fn operator(&mut self, node: &NodeDef, frame: &Frame, place: Place) -> Option<Box<dyn Operator>> {
+    fn operator(&mut self, node: &NodeDef, key: &str, frame: &Frame, place: Place) -> Option<Box<dyn Operator>> {
         let domain = standard(&node.domain);
         let Some(entry) = table::find(domain, &node.op_type) else {
             self.unknown_operator(domain, &node.op_type, place);
@@ -232,7 +232,7 @@ impl<'m> Resolver<'m> {
             None
         };
         if let Some(message) = arity {
-            self.report_at(Diagnostic::new(Code::WrongArity, message), place);
+            self.report_at(Diagnostic::new(Code::WrongArity, format!("node {key:?}: {message}")), place);
             return None;
         }
         if opset >= entry.withdrawn {
@@ -245,7 +245,8 @@ impl<'m> Resolver<'m> {
         match (entry.build)(&NodeView::new(node, opset)) {
             Ok(operator) => Some(operator),
             Err(fault) => {
-                let mut diagnostic = Diagnostic::new(fault.code, fault.message);
+                let message = format!("node {key:?} ({}): {}", node.op_type, fault.message);
+                let mut diagnostic = Diagnostic::new(fault.code, message);
                 diagnostic.help = fault.help;
                 self.report_at(diagnostic, place);
                 None
@@ -311,7 +312,10 @@ fn is_constant(node: &NodeDef) -> bool {
 
 fn unknown(domain: &str, op_type: &str) -> Diagnostic {
     let elsewhere = table::domains_of(op_type);
-    let shown = |domain: &str| if domain.is_empty() { "ai.onnx" } else { domain }.to_owned();
+    let moved = |domain: &str| {
+        let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+        format!("{op_type} exists in domain {domain}: set the node's domain")
+    };
     if domain.is_empty() {
         if STANDARD_NAMES.contains(&op_type) {
             let message = format!(
@@ -321,7 +325,7 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
         }
         let mut diagnostic = Diagnostic::new(Code::UnknownOperator, format!("unknown operator {op_type}"));
         diagnostic.help = match elsewhere.first() {
-            Some(other) => Some(format!("{op_type} exists in domain {}: set the node's domain", shown(other))),
+            Some(other) => Some(moved(other)),
             None => {
                 suggest::nearest(op_type, STANDARD_NAMES.iter().copied()).map(|name| format!("did you mean {name}?"))
             }
@@ -332,12 +336,15 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
         let message =
             format!("{domain}.{op_type} has no rule; its outputs are known only where the file declares them");
         let mut diagnostic = Diagnostic::new(Code::OperatorWithoutRule, message);
-        diagnostic.help =
-            suggest::nearest(op_type, table::names_of(domain)).map(|name| format!("did you mean {name}?"));
+        diagnostic.help = match elsewhere.first() {
+            Some(other) => Some(moved(other)),
+            None => suggest::nearest(op_type, table::names_of(domain)).map(|name| format!("did you mean {name}?")),
+        };
         return diagnostic;
     }
     let message = format!(
-        "{domain}.{op_type}: nothing is known of domain {domain}; its outputs are known only where the file declares them"
+        "{domain}.{op_type}: nothing is known of domain {domain}; its cost is unknown, and so are its outputs where the file \
+         does not declare them"
     );
     Diagnostic::new(Code::UnknownDomain, message)
         .help("declare the outputs' shapes in the file (value_info), or define the operator as a model-local function")
