@@ -335,6 +335,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("SimplifiedLayerNormalization", [2, 2], 2, layer_norm::simplified_layer_norm),
     microsoft("SkipLayerNormalization", [3, 5], 4, layer_norm::skip_layer_norm),
     microsoft("SkipSimplifiedLayerNormalization", [3, 4], 4, layer_norm::skip_simplified_layer_norm),
+    microsoft("Tokenizer", [1, 1], 1, text::text),
     microsoft("TransposeMatMul", [2, 2], 1, matmul::fused_matmul),
     nchwc("AveragePool", [1, 1], 1, pool::average_pool),
     nchwc("Conv", [2, 4], 1, conv::blocked_conv),
