@@ -1,7 +1,7 @@
 //! An analysis is made once from a file and asked many times: [`Analysis::at`] gives the figures for one set of values
 //! of the free dims, without parsing or inferring again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use petgraph::stable_graph::NodeIndex;
 
@@ -9,6 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::frontend::onnx::model::Model;
 use crate::ir::dim::{Dim, Symbol, Tape};
 use crate::ir::graph::{GraphId, Node, Program};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::Places;
 use crate::ops::Repeats;
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
@@ -100,7 +101,7 @@ impl Analysis {
     pub fn at(&self, values: &BTreeMap<String, i128>) -> Figures {
         let lookup = |symbol: &Symbol| values.get(symbol.name()).copied();
         let flat = self.tape.eval(&lookup);
-        let mut by_graph: HashMap<GraphId, Vec<usize>> = HashMap::new();
+        let mut by_graph: HashMap<GraphId, Vec<usize>> = HashMap::default();
         for (index, layer) in self.layers.iter().enumerate() {
             by_graph.entry(layer.graph).or_default().push(index);
         }
@@ -158,7 +159,7 @@ impl Analysis {
     #[must_use]
     pub fn first_parameters(&self) -> HashMap<(GraphId, NodeIndex), i128> {
         use crate::passes::parameters::Kind;
-        let mut first = HashMap::new();
+        let mut first = HashMap::default();
         for usage in
             self.usages.iter().filter(|usage| matches!(usage.kind, Kind::Trainable | Kind::Statistic) && !usage.repeats)
         {

@@ -4,5 +4,6 @@ pub mod dim;
 pub mod element_type;
 pub mod fact;
 pub mod graph;
+pub mod hash;
 pub mod place;
 pub mod shape;

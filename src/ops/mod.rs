@@ -21,11 +21,13 @@ pub mod detection;
 mod dropout;
 pub mod einsum;
 mod expand;
+mod flex_attention;
 mod gather;
 pub mod gemm;
 #[cfg(test)]
 mod hostile;
 pub mod layer_norm;
+mod linear_attention;
 mod loss;
 pub mod matmul;
 mod merge;
@@ -39,6 +41,7 @@ mod nonzero;
 pub mod normalization;
 mod one_hot;
 mod operands;
+mod optimizer;
 mod pad;
 pub mod pool;
 pub mod quantize;
@@ -165,6 +168,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// that read several parameters out of one stored element say it here.
     fn stored_elements(&self, _input: usize) -> Option<Dim> {
         None
+    }
+
+    /// Whether the outputs depend on shapes of inputs only, not on their elements.
+    fn reads_only_shape(&self) -> bool {
+        false
     }
 
     /// Whether the first output is the first input under another shape or name: nothing is moved.

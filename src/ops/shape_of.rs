@@ -19,6 +19,10 @@ pub(super) fn shape(node: &NodeView<'_>) -> Built {
 }
 
 impl Operator for ShapeOf {
+    fn reads_only_shape(&self) -> bool {
+        true
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let Some(shape) = cx.shape(0) else {
             let count = cx.fresh_dim(0, 0, 0, None);
@@ -57,6 +61,10 @@ pub(super) fn size(_node: &NodeView<'_>) -> Built {
 }
 
 impl Operator for Size {
+    fn reads_only_shape(&self) -> bool {
+        true
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         Ok(vec![match cx.shape(0) {
             Some(shape) => values::int_scalar(shape.elements()),

@@ -1,14 +1,13 @@
 //! Cost of every node as formulas, and which nodes are layers: those that do work when the model runs.
 
-use std::collections::HashSet;
-
 use petgraph::stable_graph::NodeIndex;
 
 use super::infer::{Inference, Outcome, is_folded};
 use super::parameters::{Kind, Usage};
 use crate::ir::dim::Dim;
-use crate::ir::fact::{Fact, VALUE_LIMIT};
+use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Node, Origin, Program, TensorId};
+use crate::ir::hash::HashSet;
 use crate::ops::cost::fact_bytes;
 use crate::ops::{Cost, CostCx, Repeats};
 
@@ -39,6 +38,7 @@ pub fn count(
         program,
         inference,
         needs_gradient: vec![false; program.tensors.len()],
+        varies: vec![false; program.tensors.len()],
         layers: Vec::new(),
         alive: alive(program),
     };
@@ -49,6 +49,10 @@ pub fn count(
         if let Some(needs) = counter.needs_gradient.get_mut(stored.tensor.0 as usize) {
             *needs = trained && real;
         }
+        counter.set_varies(stored.tensor, matches!(usage.kind, Kind::Trainable | Kind::Statistic));
+    }
+    for &input in program.graphs.first().map_or(&[][..], |main| &main.inputs) {
+        counter.set_varies(input, true);
     }
     counter.graph(GraphId(0));
     counter.layers
@@ -58,6 +62,8 @@ struct Counter<'a> {
     program: &'a Program,
     inference: &'a Inference,
     needs_gradient: Vec<bool>,
+    /// Tensors whose elements depend on inputs or weights, not on shapes and numbers of the file alone.
+    varies: Vec<bool>,
     layers: Vec<Layer>,
     alive: HashSet<(GraphId, NodeIndex)>,
 }
@@ -94,13 +100,16 @@ impl<'a> Counter<'a> {
         let gradients: Vec<bool> =
             node.inputs.iter().map(|input| input.is_some_and(|tensor| self.needs(tensor))).collect();
         self.pass_gradients(node, &outputs, gradients.contains(&true));
-        if self.is_shape_arithmetic(&outputs) || !self.alive.contains(&(graph, index)) {
-            return;
-        }
+        let varies = self.pass_variation(node, &outputs);
         let cost = match (&node.operator, outcome) {
             (Some(operator), Outcome::Inferred) => operator.cost(&CostCx::new(&inputs, &outputs, &gradients)),
             _ => None,
         };
+        // What depends on shapes and numbers of the file alone is shape arithmetic, products apart.
+        let product = cost.as_ref().is_some_and(|cost| cost.macs != Dim::ZERO);
+        if !(varies || product || !node.children.is_empty()) || !self.alive.contains(&(graph, index)) {
+            return;
+        }
         let children: Vec<_> = node
             .children
             .iter()
@@ -126,7 +135,17 @@ impl<'a> Counter<'a> {
                 *needs = any && real;
             }
         }
+        // A state may take any input in a later round.
+        let varies = node.inputs.iter().flatten().any(|&tensor| self.varies(tensor));
+        for &input in &graph.inputs {
+            self.set_varies(input, varies);
+        }
         self.graph(child);
+        let varies = varies || graph.outputs.iter().flatten().any(|&tensor| self.varies(tensor));
+        for &output in node.outputs.iter().flatten() {
+            let before = self.varies(output);
+            self.set_varies(output, before || varies);
+        }
         let inner = graph.outputs.iter().flatten().any(|&tensor| self.needs(tensor));
         if inner {
             for &output in node.outputs.iter().flatten() {
@@ -155,21 +174,33 @@ impl<'a> Counter<'a> {
         is_real_fact(self.inference.fact(tensor))
     }
 
-    /// Known values of few elements: computed here, not when the model runs.
-    fn is_shape_arithmetic(&self, outputs: &[Option<&Fact>]) -> bool {
-        let small = |fact: &Fact| {
-            let elements =
-                fact.as_tensor().and_then(|tensor| tensor.shape.as_ref()).and_then(|shape| shape.elements().as_usize());
-            elements.is_some_and(|elements| elements <= VALUE_LIMIT)
-        };
-        let mut given = outputs.iter().flatten().peekable();
-        given.peek().is_some() && given.all(|fact| is_folded(fact) && small(fact))
+    /// Whether the elements of the outputs depend on inputs or weights.
+    fn pass_variation(&mut self, node: &Node, outputs: &[Option<&Fact>]) -> bool {
+        let reads_shape = node.operator.as_ref().is_some_and(|operator| operator.reads_only_shape());
+        let mut inputs = node.inputs.iter().flatten().peekable();
+        // Random numbers come from nothing that is known.
+        let from_nothing = inputs.peek().is_none() && !outputs.iter().flatten().all(|fact| is_folded(fact));
+        let varies = !reads_shape && (from_nothing || inputs.any(|&tensor| self.varies(tensor)));
+        for &output in node.outputs.iter().flatten() {
+            self.set_varies(output, varies);
+        }
+        varies
+    }
+
+    fn varies(&self, tensor: TensorId) -> bool {
+        self.varies.get(tensor.0 as usize).copied().unwrap_or(true)
+    }
+
+    fn set_varies(&mut self, tensor: TensorId, varies: bool) {
+        if let Some(slot) = self.varies.get_mut(tensor.0 as usize) {
+            *slot = varies;
+        }
     }
 }
 
 /// Nodes that an output depends on. The others are never run.
 fn alive(program: &Program) -> HashSet<(GraphId, NodeIndex)> {
-    let mut alive = HashSet::new();
+    let mut alive = HashSet::default();
     let mut waiting: Vec<TensorId> =
         program.graphs.first().map(|main| main.outputs.iter().flatten().copied().collect()).unwrap_or_default();
     // Without outputs nothing tells what is wanted.

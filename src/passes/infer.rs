@@ -1,8 +1,6 @@
 //! Shape, type and value of every tensor. Shapes feed values (`Shape`) and values feed shapes (`Reshape`), so both are
 //! followed in one walk in running order; subgraphs are walked when their node asks for it.
 
-use std::collections::{HashMap, HashSet};
-
 use petgraph::stable_graph::NodeIndex;
 
 use super::bind::{Bound, declared_fact};
@@ -11,6 +9,7 @@ use crate::frontend::onnx::model::{DimDef, TensorTypeDef, TypeDef};
 use crate::ir::dim::{Dim, Symbol, SymbolKind};
 use crate::ir::fact::{Fact, Scalar, TensorFact, VALUE_LIMIT, Value};
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Program, Stored, TensorId};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::Place;
 use crate::ir::shape::Shape;
 use crate::ops::{Fault, Host, InferCx, Repeats};
@@ -59,7 +58,7 @@ pub fn infer(program: &Program, bound: &Bound) -> Inference {
     let mut engine = Engine {
         program,
         inference: Inference { facts: vec![Fact::Unknown; program.tensors.len()], ..Inference::default() },
-        reported: HashSet::new(),
+        reported: HashSet::default(),
         resized: bound.resized,
         too_large: false,
         budget: VISITS + 4 * program.node_count,

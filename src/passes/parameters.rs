@@ -1,13 +1,12 @@
 //! What each stored tensor is: a trained weight, a running statistic, a table that is neither, or a setting.
 
-use std::collections::HashSet;
-
 use petgraph::stable_graph::NodeIndex;
 
 use super::ties;
 use crate::frontend::onnx::model::Payload;
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
+use crate::ir::hash::HashSet;
 use crate::ops::Role;
 
 /// What a stored tensor is to training.
@@ -51,7 +50,7 @@ pub fn classify(program: &Program) -> Vec<Usage> {
             }
         }
     }
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     let matrices: Vec<_> =
         uses.iter().map(|uses| uses.iter().find_map(|(_, _, _, node, _)| ties::use_of(node))).collect();
     let tied: HashSet<usize> = ties::repeated(&program.stored, &matrices).into_iter().collect();

@@ -1,7 +1,7 @@
 //! What is worth saying once shapes and costs are known: shapes that stay unknown, sizes that depend on data, totals
 //! that are bounds, dims without a value.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::analysis::{Analysis, Figures};
 use crate::diagnostics::{Code, Diagnostic, Level};
@@ -9,6 +9,7 @@ use crate::frontend::onnx::model::{DimDef, TensorTypeDef, TypeDef};
 use crate::ir::dim::{Symbol, SymbolKind};
 use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Node, TensorId};
+use crate::ir::hash::HashSet;
 use crate::passes::count::Layer;
 use crate::passes::infer::Outcome;
 
@@ -83,7 +84,7 @@ fn reads_unknown(analysis: &Analysis, node: &Node) -> bool {
 /// Operators at which sizes that depend on data begin.
 fn data_dependent(analysis: &Analysis) -> Option<Diagnostic> {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut seen: HashSet<Symbol> = HashSet::new();
+    let mut seen: HashSet<Symbol> = HashSet::default();
     let mut first = None;
     for (graph, index, node) in analysis.program.nodes() {
         let mut begins = false;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dlcost::diagnostics::Level;
 use dlcost::engine::{CheckOptions, Input, Mode, check};
 use dlcost::ir::dim::{Dim, Symbol, SymbolKind};
-use dlcost::report::{Extent, Model};
+use dlcost::report::{Extent, Graph, Model};
 use serde_json::Value;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -224,7 +224,7 @@ fn truth_row(models: &Path, row: &Row) -> Outcome<Table> {
         if !close {
             table.misses.push(format!("{file}: MACs {ours}, truth {macs}, difference {}", ours - macs));
         }
-        formula(&mut table, &file, &path, &text, graph.macs)?;
+        formula(&mut table, &file, &path, &text, graph)?;
     }
     let bound = if vision { analyse(&path, &options(&shapes(&text, Some(2))?))? } else { model };
     if let Ok(Value::Object(expected)) = serde_json::from_str::<Value>(&outputs) {
@@ -268,8 +268,10 @@ fn parameters(table: &mut Table, file: &str, row: &Row, model: &Model) {
     }
 }
 
-/// The formula with every dim free, at the sizes of the table, gives the same MACs.
-fn formula(table: &mut Table, file: &str, path: &Path, shapes_text: &str, expected: Option<i128>) -> Outcome<()> {
+/// The formula with every dim free, at the sizes of the table, gives the same MACs; and so do all totals when the dims
+/// are bound by name rather than by the shapes of inputs.
+fn formula(table: &mut Table, file: &str, path: &Path, shapes_text: &str, bound: &Graph) -> Outcome<()> {
+    let expected = bound.macs;
     let free = analyse(path, &CheckOptions { mode: Mode::Infer, ..CheckOptions::default() })?;
     let Some(graph) = &free.graph else { return Ok(()) };
     let label = "MACs formula in free dims gives the same";

@@ -1,7 +1,6 @@
 //! Protobuf bytes to a [`Model`], one message level at a time. Every level is a slice of the file, so payloads are not
 //! copied and the position of a slice is its span.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use super::model::{
 use super::proto;
 use super::wire::{self, Kind};
 use crate::ir::element_type::ElementType;
+use crate::ir::hash::HashSet;
 use crate::ir::place::Span;
 
 /// Subgraphs may be nested this deep in the main graph.
@@ -35,7 +35,7 @@ pub(crate) enum DecodeError {
 
 /// Decodes a file.
 pub(crate) fn decode(bytes: &Bytes) -> Result<Model, DecodeError> {
-    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::new() };
+    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::default() };
     decoder.model()
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn decode_node(bytes: &Bytes, span: Span) -> Option<NodeDef> {
     if start >= end || end > bytes.len() {
         return None;
     }
-    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::new() };
+    let mut decoder = Decoder { file: bytes.clone(), names: HashSet::default() };
     decoder.node(bytes.slice(start..end), 0).ok()
 }
 

@@ -1,9 +1,8 @@
 //! The header of a model: format version and operator sets.
 
-use std::collections::HashMap;
-
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{Model, OpsetImport};
+use crate::ir::hash::HashMap;
 
 /// Versions of the operator sets in force, by domain; the standard domain is the empty one.
 pub(super) type Opsets = HashMap<String, i64>;
@@ -53,7 +52,7 @@ pub(super) fn read_imports(model: &Model, diagnostics: &mut Vec<Diagnostic>) -> 
 
 /// The operator sets of a list of imports.
 pub(super) fn collect(imports: &[OpsetImport], diagnostics: &mut Vec<Diagnostic>) -> Opsets {
-    let mut opsets = Opsets::new();
+    let mut opsets = Opsets::default();
     for import in imports {
         let domain = standard(&import.domain);
         match opsets.get(domain) {

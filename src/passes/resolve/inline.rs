@@ -1,6 +1,5 @@
 //! Model-local functions: a call is replaced by the function's body, with the call chain kept in the places.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use super::{Frame, Names, Resolver};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{FunctionDef, Name, NodeDef};
 use crate::ir::graph::{Node, TensorId};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::PlaceData;
 use crate::ops::{NodeView, Operator, table};
 
@@ -50,14 +50,14 @@ impl<'m> Resolver<'m> {
             return;
         }
         let inner = self.inner_frame(function, call, key, frame, id);
-        let mut body = Names { here: HashMap::new(), outer: None, graph: names.graph };
+        let mut body = Names { here: HashMap::default(), outer: None, graph: names.graph };
         for (formal, actual) in function.inputs.iter().zip(&inputs) {
             if let Some(actual) = actual {
                 body.here.insert(formal.clone(), *actual);
             }
         }
         let produced: HashSet<&Name> = function.nodes.iter().flat_map(|node| &node.outputs).collect();
-        let mut bound = HashMap::new();
+        let mut bound = HashMap::default();
         let mut passed = Vec::new();
         for (formal, actual) in function.outputs.iter().zip(&outputs) {
             let Some(actual) = actual else { continue };

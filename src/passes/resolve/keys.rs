@@ -1,9 +1,9 @@
 //! Stable keys and scopes of nodes. A key survives edits elsewhere in the graph, so that reports can be compared.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::frontend::onnx::model::NodeDef;
+use crate::ir::hash::{HashMap, HashSet};
 
 /// Hands out keys, each once.
 #[derive(Default)]

@@ -8,7 +8,6 @@ mod nodes;
 mod order;
 mod suggest;
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,17 +19,21 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
 use crate::frontend::onnx::model::{AttributeDef, FunctionDef, GraphDef, Model, Name, SparseTensorDef, TensorDef};
 use crate::ir::graph::{Graph, GraphId, Holder, Origin, Program, Stored, StoredId, Tensor, TensorId};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::{Place, PlaceData, Places};
 
 /// Nodes that a program may have, functions inlined: a function can double the graph at every level.
 pub const NODE_BUDGET: usize = 1_000_000;
+
+/// Names without producer for which a nearest one is looked for.
+const SUGGESTIONS: usize = 20;
 
 /// Resolves a model; its places are added to those that are given.
 #[must_use]
 pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
     let opsets = Rc::new(header::read_imports(model, &mut diagnostics));
-    let mut functions = HashMap::new();
+    let mut functions = HashMap::default();
     for function in &model.functions {
         let key = (header::standard(&function.domain), &*function.name, &*function.overload);
         functions.entry(key).or_insert(function);
@@ -40,8 +43,9 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         program: Program { places, ..Program::default() },
         diagnostics,
         keys: Keys::default(),
-        captures: HashMap::new(),
-        unknown: HashMap::new(),
+        captures: HashMap::default(),
+        unknown: HashMap::default(),
+        suggestions: SUGGESTIONS,
         over_budget: false,
     };
     let frame = Frame {
@@ -66,6 +70,8 @@ struct Resolver<'m> {
     captures: HashMap<GraphId, Vec<(NodeIndex, Vec<TensorId>)>>,
     /// Diagnostics of unknown operators, by domain and name.
     unknown: HashMap<(String, String), usize>,
+    /// Suggestions that may still be looked for: each compares a name with all others.
+    suggestions: usize,
     over_budget: bool,
 }
 
@@ -128,10 +134,10 @@ impl<'m> Resolver<'m> {
             self.report(Diagnostic::new(Code::NestedTooDeep, message), frame, None, None);
             return (id, Vec::new());
         }
-        let mut names = Names { here: HashMap::new(), outer, graph: id };
+        let mut names = Names { here: HashMap::default(), outer, graph: id };
         self.inputs_and_stored(def, &mut names, frame);
-        let mut reads = HashSet::new();
-        self.body(&def.nodes, &mut names, frame, &HashMap::new(), &mut reads);
+        let mut reads = HashSet::default();
+        self.body(&def.nodes, &mut names, frame, &HashMap::default(), &mut reads);
         self.declare(def, &names);
         let outputs = self.outputs(def, &names, frame);
         reads.extend(outputs.iter().flatten().copied().filter(|&tensor| self.graph_of(tensor) != Some(id)));
@@ -224,12 +230,18 @@ impl<'m> Resolver<'m> {
                 if found.is_none() {
                     let message = format!("graph output {:?} has no producer", &*output.name);
                     let mut diagnostic = Diagnostic::new(Code::UndefinedTensor, message);
-                    diagnostic.help = suggest::did_you_mean(&output.name, names.candidates());
+                    diagnostic.help = self.did_you_mean(&output.name, names);
                     self.report(diagnostic, frame, Some(output.name.clone()), Some(output.span));
                 }
                 found
             })
             .collect()
+    }
+
+    /// A help text with the nearest name, for the first few names only.
+    fn did_you_mean(&mut self, name: &str, names: &Names<'_>) -> Option<String> {
+        self.suggestions = self.suggestions.checked_sub(1)?;
+        suggest::did_you_mean(name, names.candidates())
     }
 
     fn graph_of(&self, tensor: TensorId) -> Option<GraphId> {

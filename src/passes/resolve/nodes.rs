@@ -1,7 +1,6 @@
 //! Nodes of a graph or a function body: their tensors, operators, subgraphs and places.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Name, NodeDef, Payload, TensorDef};
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Holder, Node, Origin, Stored, StoredId, TensorId};
+use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::{Place, PlaceData};
 use crate::ops::standard_names::STANDARD_NAMES;
 use crate::ops::{NodeView, Operator, table};
@@ -159,7 +159,7 @@ impl<'m> Resolver<'m> {
             if found.is_none() {
                 let message = format!("node {key:?}: input {:?} has no producer", &**input);
                 let mut diagnostic = Diagnostic::new(Code::UndefinedTensor, message);
-                diagnostic.help = suggest::did_you_mean(input, names.candidates());
+                diagnostic.help = self.did_you_mean(input, names);
                 self.report_at(diagnostic, place);
             }
             // An input that nothing produces is a tensor of which nothing is known.

@@ -1,7 +1,7 @@
 //! Edges between the nodes of a graph, and an order in which they can run.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
 
 use petgraph::Direction;
 use petgraph::stable_graph::NodeIndex;
@@ -10,6 +10,7 @@ use petgraph::visit::EdgeRef;
 use super::{Frame, Resolver};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::graph::{Graph, GraphId, Origin};
+use crate::ir::hash::{HashMap, HashSet};
 
 /// Nodes of a cycle that a message names.
 const SHOWN: usize = 12;
@@ -74,7 +75,8 @@ impl Resolver<'_> {
 /// Kahn's algorithm; among the nodes that are ready the first of the file goes first. Nodes on a cycle and behind one
 /// are left out.
 fn sort(graph: &Graph) -> Vec<NodeIndex> {
-    let mut waiting: HashMap<NodeIndex, usize> = HashMap::with_capacity(graph.net.node_count());
+    let mut waiting: HashMap<NodeIndex, usize> =
+        HashMap::with_capacity_and_hasher(graph.net.node_count(), Default::default());
     let mut ready = BinaryHeap::new();
     for index in graph.net.node_indices() {
         let producers = graph.net.edges_directed(index, Direction::Incoming).count();
@@ -105,7 +107,7 @@ fn find_cycle(graph: &Graph) -> Vec<NodeIndex> {
     let sorted: HashSet<_> = graph.order.iter().copied().collect();
     let Some(start) = graph.net.node_indices().find(|index| !sorted.contains(index)) else { return Vec::new() };
     // Every node left has a producer that is left too, so walking backwards must come around.
-    let mut seen = HashMap::new();
+    let mut seen = HashMap::default();
     let mut path = vec![start];
     let mut at = start;
     loop {
