@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Style;
 use super::table::{Column, lines};
-use super::text::{COLUMNS, printable, width};
+use super::text::{COLUMNS, list as list_of, printable, width};
 use super::units::{UNKNOWN, bytes, of_unit};
 use crate::device::{Device, Precision};
 
@@ -78,7 +78,14 @@ pub fn comparison(devices: &[&Device], style: Style) -> String {
         blocks.push(block_of(block, style));
         rest = others;
     }
-    blocks.join("\n")
+    let mut text = blocks.join("\n");
+    for device in devices.iter().filter(|device| !device.assumed.is_empty()) {
+        // A guess never looks like a fact.
+        text.push('\n');
+        let pieces: Vec<String> = device.assumed.iter().map(|&name| name.to_owned()).collect();
+        text.push_str(&list_of(&format!("  assumed of {}: ", printable(&device.id)), &pieces));
+    }
+    text
 }
 
 /// The widest cell of a device.
@@ -187,6 +194,14 @@ mod tests {
     fn cards_stand_side_by_side() {
         let cards: Vec<&Device> = ["gtx-1080-ti", "v100", "a100"].iter().map(|id| find(id).unwrap().device).collect();
         insta::assert_snapshot!(comparison(&cards, Style::PLAIN));
+    }
+
+    #[test]
+    fn what_was_assumed_of_a_card_is_said() {
+        let mut card = find("t4").unwrap().device.clone();
+        card.assumed = vec!["board.sms", "memory.l2_mib"];
+        let text = comparison(&[&card], Style::PLAIN);
+        assert!(text.ends_with("\n  assumed of t4: board.sms, memory.l2_mib\n"), "{text}");
     }
 
     #[test]

@@ -83,8 +83,8 @@ pub(crate) fn devices() -> String {
     let mut page = format!(
         "{NOTE}\n\n# Devices\n\n{} devices and {} interconnects are built in. `dlcost devices ID ID` shows all figures of some of \
          them side by side; with\n`--format json` also where each is from. A file of the form of `predictors/devices.toml` describes \
-         a card that is not here:\n\n```toml\n[device.my-card]\nmemory = {{ gib = 16, gb_s = 672 }}        # these are needed\nplain \
-         = {{ fp32 = 44.1 }}                   # TFLOPS at the boost clock\ntensor = {{ fp16 = 176 }}                  # the rest is \
+         a card that is not here:\n\n```toml\n[device.my-card]\nmemory = {{ gib = 16, gb_s = 672 }}  # these are needed\nplain \
+         = {{ fp32 = 44.1 }}            # TFLOPS at the boost clock\ntensor = {{ fp16 = 176 }}           # the rest is \
          optional\nboard = {{ sms = 66, boost_mhz = 2610 }}\n```\n\nPeaks are TFLOPS (int8: TOPS) at the boost clock, dense, with \
          fp32 accumulation; of two numbers the first is that of\nordinary units, the second that of tensor or matrix cores. What \
          was seen on a card stands apart and is not listed here.\nWhere fp16 has no number, halves are computed as fp32.\n",
