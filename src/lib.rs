@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod assume;
 pub mod cli;
 pub mod config;
+pub mod device;
 pub mod diagnostics;
 pub mod engine;
 pub mod frontend;

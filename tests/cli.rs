@@ -272,3 +272,22 @@ fn schema_completions_manual_and_pages_are_printed() {
     assert!(stdout(&run(at, &["explain", "dl0204"])).starts_with("# DL0204 undefined-tensor"));
     assert!(stdout(&run(at, &["explain", "layers[].key"])).contains("--frozen"));
 }
+
+#[test]
+fn devices_are_listed_compared_and_read_from_files() {
+    let folder = folder();
+    let at = folder.path();
+    let all = run(at, &["devices"]);
+    assert_eq!(all.status.code(), Some(0));
+    assert!(stdout(&all).contains("v100-sxm2-16gb") && stderr(&all).is_empty());
+    assert_eq!(json(&run(at, &["devices", "--format", "json"]))["schema"], "dlcost-devices/1");
+    let some = run(at, &["devices", "h100", "t4"]);
+    assert!(stdout(&some).contains("h100-sxm5-80gb") && stderr(&some).contains("there are also h100-pcie-80gb"));
+    let unknown = run(at, &["devices", "RTX 4070 Ti SUPER"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("nearest: rtx-4070-ti-super, "), "{}", stderr(&unknown));
+    fs::write(at.join("card.toml"), "[device.mine]\nmemory = { gib = 16 }\nplain = { fp32 = 44.1 }\n").unwrap();
+    let incomplete = run(at, &["devices", "card.toml"]);
+    assert_eq!(incomplete.status.code(), Some(2));
+    assert!(stderr(&incomplete).contains("card.toml:2:10: the field 'memory.gb_s' is missing"));
+}

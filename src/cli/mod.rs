@@ -4,6 +4,7 @@
 
 mod check;
 mod completions;
+mod devices;
 mod explain;
 mod init;
 mod jobs;
@@ -32,6 +33,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(Box<check::Arguments>),
+    Devices(devices::Arguments),
     Explain(explain::Arguments),
     Init(init::Arguments),
     Schema(schema::Arguments),
@@ -90,6 +92,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
             let levels = matches.subcommand_matches("check").map(check::levels).unwrap_or_default();
             check::run(*arguments, levels)
         }
+        Command::Devices(arguments) => devices::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),

@@ -96,5 +96,18 @@ pub fn normalize_axis(axis: i64, rank: usize) -> Option<usize> {
 /// The product of dims.
 #[must_use]
 pub fn product(dims: &[Dim]) -> Dim {
-    dims.iter().fold(Dim::ONE, |product, dim| product * dim)
+    // Numbers are multiplied as numbers; a polynomial is built for the symbols alone.
+    let mut number = 1_i128;
+    let mut symbolic: Option<Dim> = None;
+    for dim in dims {
+        match dim.as_const() {
+            Some(constant) => number = number.saturating_mul(constant),
+            None => symbolic = Some(symbolic.map_or_else(|| dim.clone(), |product| product * dim)),
+        }
+    }
+    match symbolic {
+        Some(product) if number == 1 => product,
+        Some(product) => product * number,
+        None => Dim::constant(number),
+    }
 }

@@ -324,3 +324,18 @@ impl Operator for SequenceMap {
         Some(Cost::FREE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::table;
+    use crate::ops::testing::{float, op};
+
+    #[test]
+    fn an_old_scan_may_leave_its_lengths_out() {
+        let inputs = [None, Some(float(&[1, 2])), Some(float(&[1, 3, 2]))];
+        assert!(op("Scan").opset(8).int("num_scan_inputs", 1).run_optional(&inputs).is_ok());
+        assert_eq!(table::find("", "Scan").unwrap().min_inputs, 0);
+        let fault = op("Scan").int("num_scan_inputs", 1).run(&[]).unwrap_err();
+        assert_eq!(fault.message, "Scan has 0 inputs, num_scan_inputs says 1");
+    }
+}

@@ -2,10 +2,11 @@
 
 use super::{
     Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv,
-    conv_transpose, detection, dropout, einsum, expand, gather, gemm, layer_norm, loss, matmul, microsoft_attention,
-    microsoft_fused, microsoft_group_query, microsoft_matmul_nbits, microsoft_quantized, ml, nonzero, normalization,
-    one_hot, pad, pool, quantize, random, range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence,
-    shape_of, signal, slice, softmax, split, squeeze, text, topk, transpose, unary,
+    conv_transpose, detection, dropout, einsum, expand, flex_attention, gather, gemm, layer_norm, linear_attention,
+    loss, matmul, microsoft_attention, microsoft_fused, microsoft_group_query, microsoft_matmul_nbits,
+    microsoft_quantized, ml, nonzero, normalization, one_hot, optimizer, pad, pool, quantize, random, range, recurrent,
+    reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, signal, slice, softmax, split, squeeze, text,
+    topk, transpose, unary,
 };
 
 /// What a builder gives.
@@ -54,6 +55,19 @@ const fn ml(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: f
     Entry { domain: "ai.onnx.ml", ..onnx(name, inputs, max_outputs, build) }
 }
 
+const fn preview(
+    name: &'static str,
+    inputs: [usize; 2],
+    max_outputs: usize,
+    build: fn(&NodeView<'_>) -> Built,
+) -> Entry {
+    Entry { domain: "ai.onnx.preview", ..onnx(name, inputs, max_outputs, build) }
+}
+
+const fn training(name: &'static str, min_inputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
+    Entry { domain: "ai.onnx.preview.training", ..onnx(name, [min_inputs, MANY], MANY, build) }
+}
+
 impl Entry {
     /// The same line for an operator that a version withdrew.
     const fn withdrawn(mut self, version: i64) -> Self {
@@ -89,6 +103,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("BlackmanWindow", [1, 1], 1, signal::window),
     onnx("Cast", [1, 1], 1, cast::cast),
     onnx("CastLike", [2, 2], 1, cast::cast_like),
+    onnx("CausalConvWithState", [2, 4], 2, linear_attention::causal_conv),
     onnx("Ceil", [1, 1], 1, unary::unary),
     onnx("Celu", [1, 1], 1, unary::unary),
     onnx("CenterCropPad", [2, 2], 1, pad::center_crop_pad),
@@ -153,6 +168,7 @@ pub const ENTRIES: &[Entry] = &[
     onnx("LeakyRelu", [1, 1], 1, unary::unary),
     onnx("Less", [2, 2], 1, binary::binary),
     onnx("LessOrEqual", [2, 2], 1, binary::binary),
+    onnx("LinearAttention", [3, 6], 2, linear_attention::linear_attention),
     onnx("Log", [1, 1], 1, unary::unary),
     onnx("LogSoftmax", [1, 1], 1, softmax::softmax),
     onnx("Loop", [0, MANY], MANY, control_flow::loop_body),
@@ -214,7 +230,8 @@ pub const ENTRIES: &[Entry] = &[
     onnx("RotaryEmbedding", [3, 4], 1, rotary::rotary),
     onnx("Round", [1, 1], 1, unary::unary),
     onnx("STFT", [2, 4], 1, signal::stft),
-    onnx("Scan", [1, MANY], MANY, control_flow::scan),
+    // Before opset 9 the first input may be left out; the operator counts the others itself.
+    onnx("Scan", [0, MANY], MANY, control_flow::scan),
     onnx("Scatter", [3, 3], 1, scatter::scatter_elements).withdrawn(11),
     onnx("ScatterElements", [3, 3], 1, scatter::scatter_elements),
     onnx("ScatterND", [3, 3], 1, scatter::scatter_nd),
@@ -282,6 +299,11 @@ pub const ENTRIES: &[Entry] = &[
     ml("TreeEnsembleClassifier", [1, 1], 2, ml::trees),
     ml("TreeEnsembleRegressor", [1, 1], 1, ml::trees),
     ml("ZipMap", [1, 1], 1, ml::zip_map),
+    preview("FlexAttention", [3, 3], 1, flex_attention::flex_attention),
+    training("Adagrad", 3, optimizer::adagrad),
+    training("Adam", 3, optimizer::adam),
+    training("Gradient", 1, optimizer::gradient),
+    training("Momentum", 3, optimizer::momentum),
     microsoft("Attention", [2, 7], 2, microsoft_attention::projected_attention),
     microsoft("BiasGelu", [2, 2], 1, microsoft_fused::bias_activation),
     microsoft("DequantizeLinear", [2, 3], 1, quantize::dequantize),
@@ -313,6 +335,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("SimplifiedLayerNormalization", [2, 2], 2, layer_norm::simplified_layer_norm),
     microsoft("SkipLayerNormalization", [3, 5], 4, layer_norm::skip_layer_norm),
     microsoft("SkipSimplifiedLayerNormalization", [3, 4], 4, layer_norm::skip_simplified_layer_norm),
+    microsoft("Tokenizer", [1, 1], 1, text::text),
     microsoft("TransposeMatMul", [2, 2], 1, matmul::fused_matmul),
     nchwc("AveragePool", [1, 1], 1, pool::average_pool),
     nchwc("Conv", [2, 4], 1, conv::blocked_conv),

@@ -1,4 +1,5 @@
-//! Strings: `StringNormalizer`, `StringConcat`, `StringSplit`, `RegexFullMatch`, `TfIdfVectorizer`.
+//! Strings: `StringNormalizer`, `StringConcat`, `StringSplit`, `RegexFullMatch`, `TfIdfVectorizer`, and `Tokenizer` of
+//! `com.microsoft`.
 
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, broadcast};
@@ -24,11 +25,11 @@ struct Text {
     kind: Kind,
 }
 
-/// `StringNormalizer`, `StringConcat`, `StringSplit`, `RegexFullMatch`, `TfIdfVectorizer`.
+/// `StringNormalizer`, `StringConcat`, `StringSplit`, `RegexFullMatch`, `TfIdfVectorizer`, `Tokenizer`.
 pub(super) fn text(node: &NodeView<'_>) -> Built {
     let kind = match node.op_type() {
         "StringConcat" => Kind::Concat,
-        "StringSplit" => Kind::Split,
+        "StringSplit" | "Tokenizer" => Kind::Split,
         "RegexFullMatch" => Kind::Match,
         "TfIdfVectorizer" => {
             let indexes = node.ints("ngram_indexes")?.ok_or_else(|| node.missing("ngram_indexes"))?;
@@ -105,6 +106,7 @@ mod tests {
         assert!(op("StringNormalizer").dims(&[words(&[2, 5])]).contains("must be [C] or [1, C]"));
         let facts = op("StringSplit").outputs(2).run(&[words(&[4])]).unwrap();
         assert_eq!((dims(&facts[0]), &facts[1]), ("4×y0.1".into(), &typed(ElementType::Int64, &[4])));
+        assert_eq!(op("Tokenizer").domain("com.microsoft").dims(&[words(&[2, 1])]), "2×1×y0.2");
         assert_eq!(op("RegexFullMatch").run(&[words(&[4])]).unwrap(), [typed(ElementType::Bool, &[4])]);
     }
 

@@ -29,6 +29,8 @@ struct Unary {
     wants: Option<ElementType>,
     /// Whether the slope or limits come in as inputs after the first.
     extra: Role,
+    /// Whether the slope has one element for each channel instead of being broadcast.
+    by_channel: bool,
 }
 
 /// `Abs`, `Relu`, `Sqrt`, ... : every elementwise operator of one tensor without further inputs.
@@ -46,12 +48,13 @@ pub(super) fn unary(node: &NodeView<'_>) -> Built {
     }
     let tests = matches!(node.op_type(), "Not" | "IsNaN" | "IsInf");
     let wants = (node.op_type() == "Not").then_some(ElementType::Bool);
-    Ok(Box::new(Unary { follow: follow(node.op_type()), tests, wants, extra: Role::Data }))
+    Ok(Box::new(Unary { follow: follow(node.op_type()), tests, wants, extra: Role::Data, by_channel: false }))
 }
 
-/// `PRelu`: the slope is trained and broadcast to the input.
-pub(super) fn prelu(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(Unary { follow: Follow::Nothing, tests: false, wants: None, extra: Role::Weight }))
+/// `PRelu`: the slope is trained and broadcast to the input; before opset 7 it has one element, or one for each channel.
+pub(super) fn prelu(node: &NodeView<'_>) -> Built {
+    let by_channel = node.opset() < 7;
+    Ok(Box::new(Unary { follow: Follow::Nothing, tests: false, wants: None, extra: Role::Weight, by_channel }))
 }
 
 fn follow(name: &str) -> Follow {
@@ -122,7 +125,7 @@ impl Operator for Unary {
         if self.extra == Role::Weight
             && let (Some(data), Some(slope)) = (cx.shape(0), cx.shape(1))
         {
-            one_way(slope, data)?;
+            if self.by_channel { each_channel(slope, data)? } else { one_way(slope, data)? }
         }
         let element = if self.tests { Some(ElementType::Bool) } else { input.element };
         let compute = |scalars: &[Scalar]| {
@@ -162,6 +165,17 @@ fn one_way(slope: &crate::ir::shape::Shape, data: &crate::ir::shape::Shape) -> R
         return Err(Fault::shape(format!("slope {slope} does not broadcast to the input {data}")));
     }
     Ok(())
+}
+
+/// Checks that a slope has one element, or one for each channel of the data.
+fn each_channel(slope: &crate::ir::shape::Shape, data: &crate::ir::shape::Shape) -> Result<(), Fault> {
+    let count = slope.elements();
+    match data.dim(1) {
+        Some(channels) if count != Dim::ONE && count.is_eq(channels) == Some(false) => {
+            Err(Fault::shape(format!("slope {slope} has neither 1 element nor one for each of {channels} channels")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Limits of an old `Clip`, which are attributes.
@@ -267,6 +281,14 @@ mod tests {
     fn a_slope_wider_than_the_input_is_refused() {
         assert_eq!(op("PRelu").dims(&[float(&[1, 4, 2, 2]), float(&[4, 1, 1])]), "1×4×2×2");
         assert!(op("PRelu").dims(&[float(&[4]), float(&[2, 4])]).contains("does not broadcast"));
+    }
+
+    #[test]
+    fn an_old_slope_has_one_element_for_each_channel() {
+        let old = |slope: &[i128]| op("PRelu").opset(6).dims(&[float(&[2, 3, 4, 5]), float(slope)]);
+        assert_eq!(old(&[3]), "2×3×4×5");
+        assert_eq!(old(&[1]), "2×3×4×5");
+        assert!(old(&[4]).contains("neither 1 element nor one for each of 3 channels"));
     }
 
     #[test]

@@ -481,12 +481,23 @@ fn declared_dims(ty: &Option<TypeDef>) -> Option<&[DimDef]> {
 #[must_use]
 pub fn declared_fact(ty: &TypeDef) -> Fact {
     match ty {
-        TypeDef::Tensor(tensor) | TypeDef::SparseTensor(tensor) => Fact::tensor(tensor.element, None),
+        TypeDef::Tensor(tensor) => Fact::tensor(tensor.element, tensor.shape.as_deref().and_then(numbers)),
+        TypeDef::SparseTensor(tensor) => Fact::tensor(tensor.element, None),
         TypeDef::Sequence(inner) => Fact::Sequence { element: Box::new(declared_fact(inner)), length: None },
         TypeDef::Optional(inner) => Fact::Optional(Box::new(declared_fact(inner))),
         TypeDef::Map(..) => Fact::Map,
         TypeDef::Opaque => Fact::Unknown,
     }
+}
+
+/// The shape, where every dim is a number. A shape without dims is how files leave the shape of elements open; a name
+/// need not mean one size for all elements.
+fn numbers(dims: &[DimDef]) -> Option<Shape> {
+    let number = |dim: &DimDef| match dim {
+        DimDef::Value(value) if *value >= 0 => Some(Dim::from(*value)),
+        _ => None,
+    };
+    if dims.is_empty() { None } else { dims.iter().map(number).collect() }
 }
 
 /// A name that the grammar of dims reads as one symbol.
@@ -533,4 +544,24 @@ fn find_batch(inputs: &[Input], symbols: &BTreeMap<String, Symbol>) -> Option<St
 fn leading_number(inputs: &[Input]) -> Option<i128> {
     let dims = inputs.iter().filter_map(|input| input.dims.as_ref());
     dims.filter(|dims| dims.len() >= 2).find_map(|dims| dims.first().and_then(Dim::as_const))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::declared_fact;
+    use crate::frontend::onnx::model::{DimDef, TensorTypeDef, TypeDef};
+    use crate::ir::element_type::ElementType;
+    use crate::ir::fact::Fact;
+    use crate::ops::testing::float;
+
+    #[test]
+    fn declared_numbers_of_elements_are_believed_and_names_are_not() {
+        let element =
+            |dims: Vec<DimDef>| TypeDef::Tensor(TensorTypeDef { element: Some(ElementType::Float), shape: Some(dims) });
+        let of = |dims| declared_fact(&TypeDef::Optional(Box::new(element(dims))));
+        let unknown = || Fact::Optional(Box::new(Fact::tensor(ElementType::Float, None)));
+        assert_eq!(of(vec![DimDef::Value(4)]), Fact::Optional(Box::new(float(&[4]))));
+        assert_eq!(of(vec![DimDef::Value(4), DimDef::Param("N".into())]), unknown());
+        assert_eq!(of(vec![]), unknown());
+    }
 }

@@ -1,6 +1,7 @@
 //! Renderers: report data to text, one file per format. They compute nothing that the report does not say.
 
 pub mod concise;
+pub mod devices;
 pub mod human;
 pub mod json;
 #[cfg(test)]

@@ -4,8 +4,8 @@ use super::text::{COLUMNS, shorten, width};
 use super::{Ink, Style};
 
 /// A column.
-pub(super) struct Column {
-    pub(super) title: &'static str,
+pub(super) struct Column<'a> {
+    pub(super) title: &'a str,
     /// Numbers stand at the right.
     pub(super) right: bool,
     /// Columns that its text may take at most.
@@ -13,7 +13,7 @@ pub(super) struct Column {
 }
 
 /// Lines of a table, indented by two. The first column takes what the others leave.
-pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], style: Style) -> String {
+pub(super) fn lines(columns: &[Column<'_>], rows: &[Vec<String>], style: Style) -> String {
     const INDENT: usize = 2;
     const GAP: usize = 2;
     const LEAST: usize = 12;
@@ -39,7 +39,7 @@ pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], style: Style) -> S
     text
 }
 
-fn line(columns: &[Column], widths: &[usize], cells: &[String], style: Style) -> String {
+fn line(columns: &[Column<'_>], widths: &[usize], cells: &[String], style: Style) -> String {
     let mut text = String::from("  ");
     for (index, ((column, &wide), cell)) in columns.iter().zip(widths).zip(cells).enumerate() {
         if index > 0 {

@@ -1,6 +1,5 @@
 //! What the whole-program tests share: models as ONNX text or as bytes in, the report of one model out.
 
-#![allow(clippy::indexing_slicing, reason = "a test may fail loudly")]
 #![allow(dead_code, reason = "each test program uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use dlcost::device::{Device, Precision, Rates, catalogue, interconnects};
 use dlcost::diagnostics::Code;
 use dlcost::ops::table::{ENTRIES, Entry};
 
@@ -74,4 +75,84 @@ fn range(least: usize, most: usize) -> String {
 
 fn withdrawn(entry: &Entry) -> String {
     if entry.withdrawn == i64::MAX { String::new() } else { format!("withdrawn in {}", entry.withdrawn) }
+}
+
+/// `docs/devices.md`: the catalogue of devices and interconnects.
+pub(crate) fn devices() -> String {
+    let catalogue = catalogue();
+    let mut page = format!(
+        "{NOTE}\n\n# Devices\n\n{} devices and {} interconnects are built in. `dlcost devices ID ID` shows all figures of some of \
+         them side by side; with\n`--format json` also where each is from. A file of the form of `predictors/devices.toml` describes \
+         a card that is not here:\n\n```toml\n[device.my-card]\nmemory = {{ gib = 16, gb_s = 672 }}  # these are needed\nplain \
+         = {{ fp32 = 44.1 }}            # TFLOPS at the boost clock\ntensor = {{ fp16 = 176 }}           # the rest is \
+         optional\nboard = {{ sms = 66, boost_mhz = 2610 }}\n```\n\nPeaks are TFLOPS (int8: TOPS) at the boost clock, dense, with \
+         fp32 accumulation; of two numbers the first is that of\nordinary units, the second that of tensor or matrix cores. What \
+         was seen on a card stands apart and is not listed here.\nWhere fp16 has no number, halves are computed as fp32.\n",
+        catalogue.devices().len(),
+        interconnects().len()
+    );
+    let mut architectures: Vec<&str> = Vec::new();
+    for device in catalogue.devices() {
+        if !architectures.contains(&device.board.architecture.as_str()) {
+            architectures.push(&device.board.architecture);
+        }
+    }
+    for architecture in architectures {
+        let _ = write!(
+            page,
+            "\n## {architecture}\n\n| id | name | chip | year | SMs | MHz | GiB | GB/s | W | fp32 | fp16 | bf16 | int8 | fp8 | links \
+             |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+        );
+        for device in catalogue.devices().iter().filter(|device| device.board.architecture == architecture) {
+            let _ = writeln!(page, "{}", row_of(device));
+        }
+    }
+    page.push_str("\n## Other names\n\n| name | device |\n|---|---|\n");
+    for (name, id) in catalogue.aliases() {
+        let _ = writeln!(page, "| `{name}` | `{id}` |");
+    }
+    page.push_str(
+        "\n## Interconnects\n\nOne direction of one link (PCIe: of all lanes); a device has several.\n\n| id | name | kind | GB/s | \
+         µs |\n|---|---|---|---|---|\n",
+    );
+    for known in interconnects() {
+        let (kind, rate, latency) = (known.kind.name(), known.gb_s, known.latency_us);
+        let _ = writeln!(page, "| `{}` | {} | {kind} | {rate} | {latency} |", known.id, known.name);
+    }
+    page
+}
+
+fn row_of(device: &Device) -> String {
+    let (board, memory, links) = (&device.board, &device.memory, &device.links);
+    let peaks: Vec<String> = [Precision::Fp32, Precision::Fp16, Precision::Bf16, Precision::Int8, Precision::Fp8]
+        .into_iter()
+        .map(|precision| peaks_of(&device.plain, &device.tensor, precision))
+        .collect();
+    let link = if links.count == 1 {
+        links.interconnect.clone()
+    } else {
+        format!("{} × {}", links.count, links.interconnect)
+    };
+    format!(
+        "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {} | {link} |",
+        device.id,
+        device.name,
+        board.chip,
+        board.year,
+        board.sms,
+        board.boost_mhz,
+        memory.gib,
+        memory.gb_s,
+        board.power_w,
+        peaks.join(" | ")
+    )
+}
+
+fn peaks_of(plain: &Rates, tensor: &Rates, precision: Precision) -> String {
+    match (plain.of(precision), tensor.of(precision)) {
+        (None, None) => String::new(),
+        (Some(rate), None) => rate.to_string(),
+        (None, Some(rate)) => format!("- / {rate}"),
+        (Some(plain), Some(tensor)) => format!("{plain} / {tensor}"),
+    }
 }

@@ -43,11 +43,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Files that are made from others, with what they should hold.
-fn generated(root: &Path) -> Result<[(PathBuf, String); 3], Box<dyn Error>> {
+fn generated(root: &Path) -> Result<[(PathBuf, String); 4], Box<dyn Error>> {
     Ok([
         (root.join("src/frontend/onnx/proto.rs"), generate::onnx_proto(&root.join("grammar/onnx.proto"))?),
         (root.join("docs/diagnostics.md"), pages::diagnostics()),
         (root.join("docs/operators.md"), pages::operators()),
+        (root.join("docs/devices.md"), pages::devices()),
     ])
 }
 
