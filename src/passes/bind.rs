@@ -267,7 +267,7 @@ impl Binder<'_> {
             let Some(circle) = circle(&name, &self.bound.values) else { continue };
             self.bound.values.remove(&name);
             let source = origin.get(&name).map_or("", String::as_str);
-            let message = format!("{source} gives {name} a value that depends on itself: {}", circle.join(" -> "));
+            let message = format!("{source}: the value of {name} depends on itself: {}", circle.join(" -> "));
             self.bound.diagnostics.push(Diagnostic::new(Code::ConflictingBinding, message));
         }
     }

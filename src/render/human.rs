@@ -35,6 +35,9 @@ pub fn write_diagnostics(report: &Report, style: Style, out: &mut dyn Write) -> 
     report.models.iter().try_for_each(|model| write_findings(model, &mut explained, style, out))
 }
 
+/// Places of a finding that are listed behind the first.
+const MORE_PLACES: usize = 3;
+
 /// Findings of one code that are shown for one model; the others are counted.
 const MOST_OF_A_CODE: usize = 5;
 
@@ -364,7 +367,8 @@ fn finding_text(finding: &Finding, path: &str, explain: bool, style: Style) -> S
     } else {
         text.push_str(&drawing);
     }
-    for place in finding.places.iter().skip(1) {
+    // A note counts them all.
+    for place in finding.places.iter().skip(1).take(MORE_PLACES) {
         text.push_str(&format!("  also: {}\n", place_text(place)));
     }
     let mut line = |name: &str, content: &str| {
@@ -453,6 +457,19 @@ mod tests {
             assert_eq!(text.matches("error[DL0110").count(), shown);
             assert!(counted.is_none_or(|line| text.contains(line)));
         }
+    }
+
+    #[test]
+    fn long_lists_of_places_and_assumptions_end() {
+        let mut report = sample::report();
+        let model = &mut report.models[0];
+        let finding = &mut model.diagnostics[0];
+        finding.places = vec![finding.places[0].clone(); 9];
+        let assumption = model.assumptions[0].clone();
+        model.assumptions = vec![assumption; 30];
+        let text = rendered(&report, Style::PLAIN);
+        assert_eq!(text.matches("  also: ").count(), MORE_PLACES);
+        assert!(text.contains("18 more (--format json)"), "{text}");
     }
 
     #[test]
