@@ -6,7 +6,7 @@ use crate::ir::element_type::ElementType;
 use crate::ir::graph::{Node, Stored};
 
 /// Elements that are compared; a page is read for each.
-const SAMPLES: u64 = 64;
+const SAMPLES: u64 = 16;
 
 /// Smaller tensors are no embeddings, and could be equal by chance.
 const SMALLEST: i64 = 1 << 12;
