@@ -14,4 +14,6 @@ pub mod options;
 pub mod passes;
 pub mod render;
 pub mod report;
+pub mod runtime;
+pub mod target;
 pub mod walk;

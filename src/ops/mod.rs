@@ -72,11 +72,13 @@ mod transpose;
 mod unary;
 mod values;
 pub mod window;
+pub mod work;
 
 use std::fmt;
 
 pub use attributes::NodeView;
 pub use cost::{Cost, CostCx};
+pub use work::{Family, Saved, Work, WorkCx};
 
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
@@ -178,6 +180,18 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// Whether the first output is the first input under another shape or name: nothing is moved.
     fn is_view(&self) -> bool {
         false
+    }
+
+    /// What a forward run does, as the work items that libraries have kernels for, in running order. The default is
+    /// one function of each element.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.elementwise()]
+    }
+
+    /// What the backward pass reads of a forward run. The default keeps the inputs.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let given = (0..cx.inputs.len().min(64)).filter(|&input| cx.input(input).is_some());
+        given.fold(Saved::NOTHING, |saved, input| saved.and(Saved::input(input))).when(cx.needs_any())
     }
 }
 
