@@ -7,7 +7,7 @@ mod progress;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(super) use arguments::{Arguments, levels};
+pub(super) use arguments::Arguments;
 
 use super::{COULD_NOT, Failure, jobs, output, terminal};
 use crate::diagnostics::Level;
