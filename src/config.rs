@@ -93,6 +93,7 @@ impl Settings {
             input_shapes: self.input_shapes,
             inputs: self.inputs,
             frozen: self.frozen.unwrap_or_default(),
+            request: crate::target::Request::default(),
             tensors: self.tensors.unwrap_or_default(),
             levels,
         }

@@ -33,7 +33,7 @@ pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["annotate", "diff", "sweep", "comp
 
 const FORMATS_NOT_AVAILABLE: &[&str] = &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
 
-const STAGES_NOT_AVAILABLE: &[&str] = &["kernels", "memory"];
+const STAGES_NOT_AVAILABLE: &[&str] = &[];
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +66,10 @@ pub enum Emit {
     Graph,
     /// The graph with a type at every tensor.
     Shapes,
+    /// The kernels that the runtime launches.
+    Kernels,
+    /// Memory by parts.
+    Memory,
     /// The whole run, in the format of `--format`.
     #[default]
     Report,
@@ -97,7 +101,13 @@ pub fn color(text: &str) -> Result<ColorChoice, String> {
 /// # Errors
 /// The stage is unknown or not available.
 pub fn emit(text: &str) -> Result<Emit, String> {
-    let known = [("graph", Emit::Graph), ("shapes", Emit::Shapes), ("report", Emit::Report)];
+    let known = [
+        ("graph", Emit::Graph),
+        ("shapes", Emit::Shapes),
+        ("kernels", Emit::Kernels),
+        ("memory", Emit::Memory),
+        ("report", Emit::Report),
+    ];
     choice(text, &known, STAGES_NOT_AVAILABLE)
 }
 

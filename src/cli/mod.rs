@@ -2,11 +2,14 @@
 //!
 //! Exit status: 0 done, 1 a diagnostic at level error, 2 the command could not be carried out. Never anything else.
 
+mod arguments;
 mod check;
 mod completions;
+mod configs;
 mod devices;
 mod explain;
 mod init;
+mod input;
 mod jobs;
 mod man;
 mod output;
@@ -89,7 +92,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     };
     match cli.command {
         Command::Check(arguments) => {
-            let levels = matches.subcommand_matches("check").map(check::levels).unwrap_or_default();
+            let levels = matches.subcommand_matches("check").map(arguments::levels).unwrap_or_default();
             check::run(*arguments, levels)
         }
         Command::Devices(arguments) => devices::run(&arguments),

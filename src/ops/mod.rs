@@ -11,6 +11,7 @@ pub mod batch_norm;
 mod binary;
 mod broadcast;
 mod cast;
+pub mod composed;
 mod concat;
 mod constant;
 mod control_flow;

@@ -54,6 +54,8 @@ pub struct Fusion {
     pub epilogue: bool,
     /// Chains of elementwise work, with the normalisation or reduction they end in, become one kernel.
     pub chains: bool,
+    /// Transpositions, slices and expansions are views with strides; a reshape of one copies.
+    pub strided_views: bool,
     /// Quantised products take the (de)quantisation around them.
     pub quantised: bool,
 }

@@ -8,7 +8,7 @@ use crate::target::Strategy;
 pub(super) static PYTORCH: Runtime = Runtime {
     name: "pytorch",
     title: "PyTorch",
-    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: false, quantised: false },
+    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: false, strided_views: true, quantised: false },
     trains: true,
     attention,
     tf32,
