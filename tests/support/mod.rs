@@ -49,7 +49,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> Model {
 }
 
 fn bytes_with(bytes: &[u8], options: &CheckOptions) -> Model {
-    check(&Input::Stdin(bytes.to_vec()), "-", options).unwrap()
+    check(&Input::Stdin(bytes.to_vec()), "-", options).unwrap().remove(0)
 }
 
 /// A folder for a model with side files.
@@ -83,7 +83,7 @@ impl Folder {
     pub(crate) fn check(&self, text: &str) -> Model {
         self.write("model.onnxtxt", text.as_bytes());
         let path = self.path().join("model.onnxtxt");
-        check(&Input::Path(path), "model.onnxtxt", &inference()).unwrap()
+        check(&Input::Path(path), "model.onnxtxt", &inference()).unwrap().remove(0)
     }
 
     /// Runs the program in the folder.
