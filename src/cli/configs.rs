@@ -23,8 +23,15 @@ pub(super) fn targets(
     let one = [Settings::default()];
     let targets = if config.targets.is_empty() { one.as_slice() } else { config.targets.as_slice() };
     let of = |target: &Settings| {
-        let whole = settings.clone().over(&target.clone().over(&config.defaults));
-        let options = whole.into_options(levels.clone(), &config.devices)?;
+        let configured = target.clone().over(&config.defaults);
+        let whole = settings.clone().over(&configured);
+        let options = whole.into_options(levels.clone(), &config.devices).map_err(|message| {
+            // What is wrong without the command line as well is the configuration's.
+            match configured.into_options(Vec::new(), &config.devices) {
+                Err(same) if same == message => format!("{}: {message}", config.path.display()),
+                _ => message,
+            }
+        })?;
         settings.refuse_idle(&options)?;
         Ok(options)
     };

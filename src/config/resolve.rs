@@ -35,6 +35,21 @@ impl Settings {
     /// # Errors
     /// There is one.
     pub fn refuse_idle(&self, whole: &CheckOptions) -> Result<(), String> {
+        self.refuse_without_backward(whole)?;
+        if whole.request.samples.is_none() {
+            let idle = [("epochs", self.request.epochs.is_some()), ("price", self.request.price.is_some())];
+            if let Some((name, _)) = idle.into_iter().find(|(_, given)| *given) {
+                return Err(format!("{name} counts only together with samples, the samples of an epoch"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses settings that only a backward pass gives a meaning.
+    ///
+    /// # Errors
+    /// There is one, and the whole is for inference.
+    pub(super) fn refuse_without_backward(&self, whole: &CheckOptions) -> Result<(), String> {
         if whole.mode == Mode::Infer {
             if let Some(optimizer) = self.request.optimizer.filter(|optimizer| *optimizer != Optimizer::None) {
                 return Err(format!("optimizer {} has nothing to update: the mode is infer", optimizer.name()));
@@ -44,12 +59,6 @@ impl Settings {
                     "recompute {} is of the backward pass, and there is none: the mode is infer",
                     recompute.name()
                 ));
-            }
-        }
-        if whole.request.samples.is_none() {
-            let idle = [("epochs", self.request.epochs.is_some()), ("price", self.request.price.is_some())];
-            if let Some((name, _)) = idle.into_iter().find(|(_, given)| *given) {
-                return Err(format!("{name} counts only together with samples, the samples of an epoch"));
             }
         }
         Ok(())
