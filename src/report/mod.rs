@@ -7,6 +7,7 @@ mod locate;
 pub(crate) mod price;
 pub mod schema;
 pub mod stages;
+mod totals;
 
 use std::collections::BTreeMap;
 
