@@ -333,6 +333,8 @@ pub struct Target {
     pub strategy: Strategy,
     /// What joins the devices of a host.
     pub interconnect: &'static Interconnect,
+    /// What joins the hosts, where there are several.
+    pub network: Option<&'static Interconnect>,
     /// Which activations are computed again.
     pub recompute: Recompute,
     /// Milliseconds that the input of a step takes to load.
@@ -405,16 +407,30 @@ impl Target {
         };
         let replicas = request.replicas.unwrap_or(1).max(1);
         let strategy = request.strategy.unwrap_or(runtime.strategy);
-        let interconnect = match request.interconnect {
+        let hosts = request.hosts.unwrap_or(1).max(1);
+        let (between, inside) = match request.interconnect {
+            Some(given) if given.kind == device::Kind::Network => (Some(given), None),
+            given => (None, given),
+        };
+        let interconnect = match inside {
             Some(interconnect) => interconnect,
             None => {
                 let interconnect = device::find_interconnect(&device.links.interconnect)
                     .or_else(|_| device::find_interconnect("pcie3"))
                     .ok()?;
-                if replicas > 1 {
+                if replicas > hosts {
                     assume("interconnect", &interconnect.id, "the board's own");
                 }
                 interconnect
+            }
+        };
+        let network = match between {
+            _ if hosts < 2 => None,
+            Some(network) => Some(network),
+            None => {
+                let network = device::find_interconnect(usual_network(&device)).ok()?;
+                assume("interconnect", &network.id, "usual between hosts with this board");
+                Some(network)
             }
         };
         if replicas > 1 && request.strategy.is_none() {
@@ -432,9 +448,10 @@ impl Target {
             version,
             attention: request.attention.unwrap_or_else(|| (runtime.attention)(version)),
             replicas,
-            hosts: request.hosts.unwrap_or(1).max(1),
+            hosts,
             strategy,
             interconnect,
+            network,
             recompute: request.recompute.unwrap_or_default(),
             input_ms: request.input_ms,
             input_samples_per_s: request.input_samples_per_s,
@@ -446,6 +463,15 @@ impl Target {
     #[must_use]
     pub fn global_batch(&self) -> Option<u64> {
         self.batch.map(|batch| batch.saturating_mul(u64::from(self.replicas)))
+    }
+}
+
+/// What joins hosts of a board's time in clouds.
+fn usual_network(device: &Device) -> &'static str {
+    match device.board.year {
+        ..2020 => "ethernet-25",
+        2020..2022 => "infiniband-hdr",
+        _ => "infiniband-ndr",
     }
 }
 

@@ -7,7 +7,8 @@ use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
 use crate::ir::shape::Shape;
 use crate::ops::table::{ENTRIES, Entry};
-use crate::ops::{CostCx, Fault, Host, InferCx, NodeView, Repeats};
+use crate::ops::testing::{Numbers as Numbered, totals};
+use crate::ops::{CostCx, Fault, Host, InferCx, NodeView, Operator, Repeats, Saved, Work, WorkCx, backward};
 
 /// A small generator of numbers that are the same on every machine.
 struct Numbers(u64);
@@ -28,6 +29,10 @@ impl Numbers {
 
     fn real(&mut self) -> f64 {
         self.pick(&[0.0, 1.0, 0.5, -1.0, 2.0, 0.7, 1e30, -1e-30, f64::NAN, f64::INFINITY, 3.0])
+    }
+
+    fn total(&mut self) -> f64 {
+        self.pick(&[0.0, 0.0, 1.0, 7.5, 4096.0, 1e12, 1e38])
     }
 
     fn dim(&mut self) -> Dim {
@@ -160,10 +165,47 @@ fn try_one(entry: &Entry, numbers: &mut Numbers) {
     }
     let found: Vec<_> = found.iter().map(Some).collect();
     let gradients = vec![true; inputs.len()];
-    if let Some(cost) = operator.cost(&CostCx::new(&inputs, &found, &gradients)) {
+    let cost = operator.cost(&CostCx::new(&inputs, &found, &gradients));
+    if let Some(cost) = &cost {
         let flops = cost.flops.range();
         assert!(flops.1.is_none_or(|hi| hi >= 0), "{}: {flops:?} FLOPs of {node:?} {inputs:?}", entry.name);
     }
+    let symbol = numbers.pick(&[0, 1, 5, i128::from(i64::MAX)]);
+    let lookup = |_: &Symbol| Some(symbol);
+    let counted = cost.and_then(|cost| totals(&cost, &lookup)).unwrap_or_else(|| [0; 4].map(|_| numbers.total()));
+    let needs: Vec<bool> = inputs.iter().map(|_| numbers.next(2) == 0).collect();
+    check_work(&*operator, [&inputs, &found].map(|facts| Numbered::of(facts, &lookup)), &needs, counted);
+}
+
+/// Work of a node is finite and not negative, and sums to what was counted.
+fn check_work(operator: &dyn Operator, [inputs, outputs]: [Numbered; 2], needs: &[bool], counted: [f64; 4]) {
+    let [flops, bytes_read, bytes_written, backward_flops] = counted;
+    let (inputs, outputs) = (inputs.sized(), outputs.sized());
+    let cx = WorkCx {
+        inputs: &inputs,
+        outputs: &outputs,
+        needs_gradient: needs,
+        flops,
+        bytes_read,
+        bytes_written,
+        backward_flops,
+    };
+    let (works, saved) = (operator.work(&cx), operator.saved(&cx));
+    operator.shares_storage(&cx);
+    let backward = backward(&works, &cx, &saved);
+    for item in works.iter().chain(backward.iter().map(|(item, _)| item)) {
+        for number in [item.flops, item.bytes_read, item.bytes_written] {
+            assert!(number.is_finite() && number >= 0.0, "{item:?} of {operator:?} for {cx:?}");
+        }
+    }
+    if !needs.contains(&true) {
+        assert!(backward.is_empty() && saved == Saved::NOTHING, "{operator:?} keeps {saved:?} for {cx:?}");
+    }
+    let sum = |part: fn(&Work) -> f64| works.iter().map(part).sum::<f64>();
+    let sums = [sum(|work| work.flops), sum(|work| work.bytes_read), sum(|work| work.bytes_written)];
+    let close = |(sum, counted): (&f64, f64)| (sum - counted).abs() <= counted * 1e-9;
+    let complete = sums.iter().zip(counted).all(close);
+    assert!(works.is_empty() || complete, "{works:?} of {operator:?} for {cx:?}");
 }
 
 #[test]

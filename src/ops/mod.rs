@@ -75,6 +75,8 @@ mod unary;
 mod values;
 pub mod window;
 pub mod work;
+#[cfg(test)]
+mod work_tests;
 
 use std::fmt;
 

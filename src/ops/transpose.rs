@@ -1,7 +1,7 @@
 //! `Transpose`, `DepthToSpace` and `SpaceToDepth`: elements in another order.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, axes, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Work, WorkCx, axes, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -56,6 +56,14 @@ impl Operator for Transpose {
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    fn shares_storage(&self, _cx: &WorkCx<'_>) -> bool {
+        true
+    }
 }
 
 /// Blocks of pixels become channels, or the other way round.
@@ -109,6 +117,10 @@ impl Operator for Blocks {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

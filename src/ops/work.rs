@@ -158,6 +158,14 @@ impl<'a> WorkCx<'a> {
         [product(outer), product(inner)]
     }
 
+    /// The reduction of the first input to the elements of the first output.
+    #[must_use]
+    pub fn reduction(&self) -> Work {
+        let rows = self.output(0).map_or(0, |output| output.elements());
+        let elements = self.input(0).map_or(0, |input| input.elements());
+        self.all(Family::Reduce { rows, cols: elements.checked_div(rows).unwrap_or_default() })
+    }
+
     /// All that was counted, as one work item of a family.
     #[must_use]
     pub fn all(&self, family: Family) -> Work {

@@ -305,6 +305,12 @@ impl<'a> Lowering<'a> {
         })
     }
 
+    /// Elements of all trained weights, and the tensors that they stand in.
+    #[must_use]
+    pub fn trained_weights(&self) -> (f64, u64) {
+        self.trained().fold((0.0, 0), |(elements, tensors), (more, _)| (elements + more, tensors + 1))
+    }
+
     /// The optimizer's kernels.
     fn updates(&self, schedule: &mut Schedule) {
         let target = self.target;

@@ -94,7 +94,7 @@ pub fn estimate(
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
     estimate.layers = vec![LayerEstimate::default(); analysis.layers.len()];
     estimate.time = time(&schedule, target, &mut estimate.layers);
-    estimate.exchange = replicas::exchange(&lowering, &schedule, &estimate.time);
+    estimate.exchange = replicas::exchange(&lowering, &estimate.time);
     estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
     estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
     estimate.memory = memory;

@@ -57,7 +57,7 @@ fn describe(target: &Target, model: &mut Model) {
     shown.replicas = Some(target.replicas);
     shown.hosts = Some(target.hosts);
     shown.strategy = several.then(|| target.strategy.name().to_owned());
-    shown.interconnect = several.then(|| target.interconnect.id.clone());
+    shown.interconnect = several.then(|| target.network.unwrap_or(target.interconnect).id.clone());
 }
 
 fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
