@@ -12,6 +12,7 @@ pub mod ir;
 pub mod ops;
 pub mod options;
 pub mod passes;
+pub mod predict;
 pub mod render;
 pub mod report;
 pub mod runtime;

@@ -7,7 +7,7 @@ mod progress;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(super) use arguments::{Arguments, levels};
+pub(super) use arguments::Arguments;
 
 use super::{COULD_NOT, Failure, jobs, output, terminal};
 use crate::diagnostics::Level;
@@ -51,6 +51,9 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
             Err(panic) => problems.push(panic.describe(&job.shown)),
         }
     }
+    if arguments.problems {
+        keep_problems(&mut report);
+    }
     count(&mut report);
     for problem in &problems {
         output::note(problem);
@@ -81,17 +84,21 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
 /// Checks one file for each of its targets.
 fn check(job: &Job, emit: Emit) -> Outcome {
     let mut outcome = Outcome::default();
-    for (index, options) in job.targets.iter().enumerate() {
+    for options in &job.targets {
         let result = match emit {
-            Emit::Report => engine::check(&job.input, &job.shown, options).map(|model| (String::new(), model)),
+            Emit::Report => engine::check(&job.input, &job.shown, options).map(|models| (String::new(), models)),
             Emit::Graph => engine::emit(&job.input, &job.shown, options, Stage::Graph),
             Emit::Shapes => engine::emit(&job.input, &job.shown, options, Stage::Shapes),
+            Emit::Kernels => engine::emit(&job.input, &job.shown, options, Stage::Kernels),
+            Emit::Memory => engine::emit(&job.input, &job.shown, options, Stage::Memory),
         };
         match result {
-            Ok((text, mut model)) => {
-                model.target_index = index;
+            Ok((text, models)) => {
                 outcome.emitted.push_str(&text);
-                outcome.models.push(model);
+                for mut model in models {
+                    model.target_index = outcome.models.len();
+                    outcome.models.push(model);
+                }
             }
             Err(unreadable) => {
                 outcome.problem = Some(format!("error: cannot read {unreadable}"));
@@ -100,6 +107,14 @@ fn check(job: &Job, emit: Emit) -> Outcome {
         }
     }
     outcome
+}
+
+/// Leaves out notes, and models without warnings and errors.
+fn keep_problems(report: &mut Report) {
+    for model in &mut report.models {
+        model.diagnostics.retain(|finding| finding.level > Level::Note);
+    }
+    report.models.retain(|model| !model.diagnostics.is_empty());
 }
 
 /// Counts the diagnostics by level.

@@ -2,11 +2,15 @@
 //!
 //! Exit status: 0 done, 1 a diagnostic at level error, 2 the command could not be carried out. Never anything else.
 
+mod annotate;
+mod arguments;
 mod check;
 mod completions;
+mod configs;
 mod devices;
 mod explain;
 mod init;
+mod input;
 mod jobs;
 mod man;
 mod output;
@@ -33,6 +37,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(Box<check::Arguments>),
+    Annotate(Box<annotate::Arguments>),
     Devices(devices::Arguments),
     Explain(explain::Arguments),
     Init(init::Arguments),
@@ -87,11 +92,10 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(code));
         }
     };
+    let levels_of = |command| matches.subcommand_matches(command).map(arguments::levels).unwrap_or_default();
     match cli.command {
-        Command::Check(arguments) => {
-            let levels = matches.subcommand_matches("check").map(check::levels).unwrap_or_default();
-            check::run(*arguments, levels)
-        }
+        Command::Check(arguments) => check::run(*arguments, levels_of("check")),
+        Command::Annotate(arguments) => annotate::run(&arguments, &levels_of("annotate")),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

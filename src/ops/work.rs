@@ -38,6 +38,25 @@ impl Sized<'_> {
     }
 }
 
+/// Extents of up to three axes, 1 for those that are not there. Further axes in front join the first of the three.
+#[must_use]
+pub fn three(extents: &[u64]) -> [u64; 3] {
+    let mut three = [1_u64; 3];
+    for (place, &extent) in extents.iter().rev().enumerate() {
+        if let Some(slot) = three.get_mut(2_usize.saturating_sub(place)) {
+            *slot = slot.saturating_mul(extent);
+        }
+    }
+    three
+}
+
+/// Whether dims are stretched to others by the rules of broadcasting, or are those already.
+#[must_use]
+pub fn stretches_to(dims: &[u64], wanted: &[u64]) -> bool {
+    dims.len() <= wanted.len()
+        && dims.iter().rev().zip(wanted.iter().rev()).all(|(dim, wanted)| *dim == 1 || dim == wanted)
+}
+
 /// The product of dims, cut off at the end of the range.
 #[must_use]
 pub fn product(dims: &[u64]) -> u64 {
@@ -59,6 +78,8 @@ pub struct WorkCx<'a> {
     pub bytes_read: f64,
     /// Bytes written forward, as counted.
     pub bytes_written: f64,
+    /// Floating-point operations backward, as counted.
+    pub backward_flops: f64,
 }
 
 impl<'a> WorkCx<'a> {
@@ -84,6 +105,65 @@ impl<'a> WorkCx<'a> {
     #[must_use]
     pub fn needs_any(&self) -> bool {
         self.needs_gradient.contains(&true)
+    }
+
+    /// Whether nothing was counted forward: views, and what only shapes need.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.flops <= 0.0 && self.bytes_read <= 0.0 && self.bytes_written <= 0.0
+    }
+
+    /// Whether a gradient can reach any input at all: one needs it, and an output is real.
+    #[must_use]
+    pub fn has_backward(&self) -> bool {
+        self.needs_any() && self.outputs.iter().flatten().any(|output| output.element.is_real())
+    }
+
+    /// Bytes of an element of the first output, as intermediate results have them too.
+    #[must_use]
+    pub fn width(&self) -> f64 {
+        self.output(0).map_or(4.0, |output| f64::from(output.element.bits()) / 8.0)
+    }
+
+    /// What the backward pass of a product of two inputs keeps: of each operand that needs a gradient, the other one.
+    #[must_use]
+    pub fn other_operands(&self, left: usize, right: usize) -> Saved {
+        Saved::input(left).when(self.needs(right)).and(Saved::input(right).when(self.needs(left)))
+    }
+
+    /// What items leave of all that was counted, as the last item of a family.
+    #[must_use]
+    pub fn rest(&self, items: &[Work], family: Family) -> Work {
+        let left = |all: f64, part: fn(&Work) -> f64| (all - items.iter().map(part).sum::<f64>()).max(0.0);
+        Work {
+            flops: left(self.flops, |item| item.flops),
+            bytes_read: left(self.bytes_read, |item| item.bytes_read),
+            bytes_written: left(self.bytes_written, |item| item.bytes_written),
+            ..self.all(family)
+        }
+    }
+
+    /// A part of what was counted, not more than all of it.
+    #[must_use]
+    pub fn part(&self, family: Family, flops: f64, bytes_read: f64) -> Work {
+        let (flops, bytes_read) =
+            (flops.clamp(0.0, self.flops.max(0.0)), bytes_read.clamp(0.0, self.bytes_read.max(0.0)));
+        Work { flops, bytes_read, bytes_written: 0.0, ..self.all(family) }
+    }
+
+    /// Rows and columns of a tensor whose rows end before an axis: `(product before, product from it on)`.
+    #[must_use]
+    pub fn rows_before(dims: &[u64], axis: usize) -> [u64; 2] {
+        let (outer, inner) = dims.split_at_checked(axis).unwrap_or((dims, &[]));
+        [product(outer), product(inner)]
+    }
+
+    /// The reduction of the first input to the elements of the first output.
+    #[must_use]
+    pub fn reduction(&self) -> Work {
+        let rows = self.output(0).map_or(0, |output| output.elements());
+        let elements = self.input(0).map_or(0, |input| input.elements());
+        self.all(Family::Reduce { rows, cols: elements.checked_div(rows).unwrap_or_default() })
     }
 
     /// All that was counted, as one work item of a family.
@@ -125,7 +205,8 @@ pub struct Work {
     /// Bytes written.
     pub bytes_written: f64,
     /// Inputs of the operator that stand left and right in a product (data and weight of a convolution), so that the
-    /// backward pass has a product for each that needs a gradient.
+    /// backward pass has a product for each that needs a gradient. In an item beside a product: inputs that it alone
+    /// reads. In a copy: on the left, the input that is repeated, whose gradient is a sum.
     pub operands: [Option<usize>; 2],
 }
 
@@ -377,6 +458,12 @@ impl Saved {
             outputs: self.outputs | other.outputs,
             extra_bytes: self.extra_bytes.saturating_add(other.extra_bytes),
         }
+    }
+
+    /// The inputs of a range.
+    #[must_use]
+    pub fn inputs(range: std::ops::Range<usize>) -> Self {
+        range.fold(Self::NOTHING, |saved, input| saved.and(Self::input(input)))
     }
 
     /// This where a condition holds, else nothing.

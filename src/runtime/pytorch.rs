@@ -8,7 +8,7 @@ use crate::target::Strategy;
 pub(super) static PYTORCH: Runtime = Runtime {
     name: "pytorch",
     title: "PyTorch",
-    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: false, quantised: false },
+    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: false, strided_views: true, quantised: false },
     trains: true,
     attention,
     tf32,
@@ -24,6 +24,7 @@ pub(super) static PYTORCH: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 1500.0, allocator: Allocator::Caching },
     strategy: Strategy::Ddp,
+    casts_by_operator: true,
     overlap: 0.5,
 };
 

@@ -10,7 +10,7 @@ use crate::target::Strategy;
 pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
     name: "pytorch-compile",
     title: "PyTorch compiled",
-    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: true, quantised: false },
+    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: true, strided_views: true, quantised: false },
     trains: true,
     attention: pytorch::attention,
     tf32: pytorch::tf32,
@@ -29,5 +29,6 @@ pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 1700.0, allocator: Allocator::Caching },
     strategy: Strategy::Ddp,
+    casts_by_operator: true,
     overlap: 0.5,
 };

@@ -10,7 +10,7 @@ use crate::target::Strategy;
 pub(super) static TENSORFLOW: Runtime = Runtime {
     name: "tensorflow",
     title: "TensorFlow",
-    fusion: Fusion { folds_batch_norm: false, epilogue: true, chains: false, quantised: false },
+    fusion: Fusion { folds_batch_norm: false, epilogue: true, chains: false, strided_views: false, quantised: false },
     trains: true,
     attention: |_| Attention::Eager,
     // On since 2.4 for all products; there was no Ampere before it.
@@ -34,5 +34,6 @@ pub(super) static TENSORFLOW: Runtime = Runtime {
     memory: Allocation { base_mib: 900.0, allocator: Allocator::BestFit },
     strategy: Strategy::Mirrored,
     // One all-reduce after the backward pass.
+    casts_by_operator: false,
     overlap: 0.0,
 };

@@ -9,7 +9,7 @@ use crate::target::Strategy;
 pub(super) static TENSORRT: Runtime = Runtime {
     name: "tensorrt",
     title: "TensorRT",
-    fusion: Fusion { folds_batch_norm: true, epilogue: true, chains: true, quantised: true },
+    fusion: Fusion { folds_batch_norm: true, epilogue: true, chains: true, strided_views: false, quantised: true },
     trains: false,
     attention: |_| Attention::Fused,
     tf32: |_| Tf32 { convolutions: true, products: true },
@@ -28,5 +28,6 @@ pub(super) static TENSORRT: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 600.0, allocator: Allocator::Planned },
     strategy: Strategy::Ddp,
+    casts_by_operator: false,
     overlap: 0.0,
 };

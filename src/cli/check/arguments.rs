@@ -1,12 +1,9 @@
 //! Arguments of `dlcost check`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::ArgMatches;
-
+use crate::cli::arguments::{ConfigArguments, LevelArguments, ModelArguments};
 use crate::config::{OutputSettings, Settings};
-use crate::diagnostics::{Level, selector};
-use crate::engine::{LevelRule, Mode};
 use crate::options::{self, ColorChoice, Emit, Format};
 
 /// Report shapes, parameters, MACs, FLOPs and bytes of models, and what is wrong with them.
@@ -20,32 +17,8 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
 
-    /// What the model is for: train or infer [default: train]
-    #[arg(long, value_name = "MODE", value_parser = options::mode, help_heading = "Model")]
-    pub(super) mode: Option<Mode>,
-
-    /// Samples per replica [default: the file's own where it is fixed, else 32 for train, 1 for infer]
-    #[arg(long, value_name = "N", value_parser = options::batch, allow_negative_numbers = true, help_heading = "Model")]
-    pub(super) batch: Option<u64>,
-
-    /// Value of a free dim, a number or an expression such as 2*seq (repeatable)
-    #[arg(long = "dim", value_name = "NAME=EXPR", value_parser = options::dim, help_heading = "Model")]
-    pub(super) dims: Vec<(String, String)>,
-
-    /// Shape of an input, as in image=2x3x224x224 (repeatable).
-    ///
-    /// Dims are numbers or expressions: image=batchx3x224x224. An x separates where a digit or a parenthesis touches
-    /// it; where names hold an x next to a digit, separate by commas: ids=[batch,max2]. Nothing after = is a scalar.
-    #[arg(long = "input-shape", value_name = "NAME=DIMS", value_parser = options::input_shape, help_heading = "Model")]
-    pub(super) input_shapes: Vec<(String, Vec<String>)>,
-
-    /// Value of an integer input that shapes depend on, as in size=[224,224], n=3 or ids=@file.json (repeatable)
-    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = input, help_heading = "Model")]
-    pub(super) inputs: Vec<(String, Vec<i64>)>,
-
-    /// Layers that are not trained, by their keys (repeatable)
-    #[arg(long, value_name = "GLOB", value_parser = options::glob, help_heading = "Model")]
-    pub(super) frozen: Vec<String>,
+    #[command(flatten)]
+    pub(super) model: ModelArguments,
 
     /// Form of the report: human, concise or json [default: human]
     #[arg(long, value_name = "FORMAT", value_parser = options::format, help_heading = "Output")]
@@ -59,6 +32,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", help_heading = "Output")]
     pub(super) top: Option<usize>,
 
+    /// Leave out notes, and models without warnings and errors
+    #[arg(long, help_heading = "Output")]
+    pub(super) problems: bool,
+
     /// List type and shape of every tensor in the JSON report
     #[arg(long, help_heading = "Output")]
     pub(super) tensors: bool,
@@ -67,26 +44,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "STAGE", value_parser = options::emit, help_heading = "Output")]
     pub(super) emit: Option<Emit>,
 
-    /// Leave diagnostics out: by code (DL0302), name, group (DL03xx) or warnings (repeatable; of --allow, --warn and
-    /// --deny the last one that names a diagnostic counts)
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = selector::canonical, help_heading = "Levels")]
-    allow: Vec<String>,
+    #[command(flatten)]
+    levels: LevelArguments,
 
-    /// Make diagnostics warnings (repeatable)
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = selector::canonical, help_heading = "Levels")]
-    warn: Vec<String>,
-
-    /// Make diagnostics errors (repeatable)
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = selector::canonical, help_heading = "Levels")]
-    deny: Vec<String>,
-
-    /// Configuration for all models [default: dlcost.toml, found upwards from each model]
-    #[arg(long, value_name = "FILE", conflicts_with = "no_config", help_heading = "Run")]
-    pub(super) config: Option<PathBuf>,
-
-    /// Read no configuration
-    #[arg(long, help_heading = "Run")]
-    pub(super) no_config: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigArguments,
 
     /// Colour: auto, always or never [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = options::color, help_heading = "Run")]
@@ -108,15 +70,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// What they say about the model.
     pub(super) fn settings(&self) -> Settings {
-        Settings {
-            mode: self.mode,
-            batch: self.batch,
-            dims: self.dims.clone(),
-            input_shapes: self.input_shapes.clone(),
-            inputs: self.inputs.clone(),
-            frozen: (!self.frozen.is_empty()).then(|| self.frozen.clone()),
-            tensors: self.tensors.then_some(true),
-        }
+        Settings { tensors: self.tensors.then_some(true), ..self.model.settings() }
     }
 
     /// What they say about the output.
@@ -130,27 +84,6 @@ impl Arguments {
             verbose: self.verbose.then_some(true),
         }
     }
-}
-
-/// The rules of `--allow`, `--warn` and `--deny` in the order of the command line.
-pub(crate) fn levels(matches: &ArgMatches) -> Vec<LevelRule> {
-    let options = [("allow", None), ("warn", Some(Level::Warning)), ("deny", Some(Level::Error))];
-    let mut rules: Vec<(usize, LevelRule)> = options
-        .into_iter()
-        .flat_map(|(option, level)| {
-            let indices = matches.indices_of(option).into_iter().flatten();
-            let selectors = matches.get_many::<String>(option).into_iter().flatten();
-            indices
-                .zip(selectors)
-                .map(move |(index, selector)| (index, LevelRule { selector: selector.clone(), level }))
-        })
-        .collect();
-    rules.sort_by_key(|(index, _)| *index);
-    rules.into_iter().map(|(_, rule)| rule).collect()
-}
-
-fn input(text: &str) -> Result<(String, Vec<i64>), String> {
-    options::input(text, Path::new(""))
 }
 
 fn jobs(text: &str) -> Result<usize, String> {

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 
 use super::Arguments;
+use crate::cli::configs::{Configs, targets};
+use crate::cli::input::{read_stdin, refuse_to_overwrite};
 use crate::cli::{Failure, output};
-use crate::config::{self, Config, Finder, OutputSettings, Settings};
+use crate::config::OutputSettings;
 use crate::engine::{CheckOptions, Input, LevelRule};
-use crate::frontend::source::read_stream;
 use crate::options::{ColorChoice, Emit, Format};
 use crate::walk;
 
@@ -40,7 +40,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(arguments: &Arguments, levels: Vec<LevelRule>) -> Result<Self, Failure> {
-        let mut configs = Configs::new(arguments)?;
+        let mut configs = Configs::new(&arguments.config)?;
         let here = configs.of_working_folder()?;
         let output = arguments.output_settings();
         let from_file = here.as_ref().map_or_else(OutputSettings::default, |config| config.output.clone());
@@ -48,7 +48,7 @@ impl Plan {
 
         let (files, problems) = find(&arguments.paths)?;
         if let Some(report) = &arguments.output {
-            refuse_to_overwrite(report, &files)?;
+            refuse_to_overwrite(report, files.iter().filter_map(|file| file.path.as_deref()))?;
         }
         let settings = arguments.settings();
         let mut jobs = Vec::new();
@@ -62,7 +62,7 @@ impl Plan {
                     config.as_ref().map_or_else(String::new, |config| format!(" with {}", config.path.display()));
                 output::note(&format!("checking {}{from}", file.shown));
             }
-            let targets = targets(&settings, &levels, config.as_deref());
+            let targets = targets(&settings, &levels, config.as_deref())?;
             jobs.push(Job { input, shown: file.shown, targets });
         }
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -76,50 +76,6 @@ impl Plan {
             top: output.top.or(from_file.top).unwrap_or(TOP),
             quiet: output.quiet.or(from_file.quiet).unwrap_or_default(),
         })
-    }
-}
-
-/// Options of each target: the command line over the target over the defaults.
-fn targets(settings: &Settings, levels: &[LevelRule], config: Option<&Config>) -> Vec<CheckOptions> {
-    let no_config = Config::default();
-    let config = config.unwrap_or(&no_config);
-    let levels: Vec<LevelRule> = config.levels.iter().chain(levels).cloned().collect();
-    let one = [Settings::default()];
-    let targets = if config.targets.is_empty() { one.as_slice() } else { config.targets.as_slice() };
-    targets
-        .iter()
-        .map(|target| settings.clone().over(&target.clone().over(&config.defaults)).into_options(levels.clone()))
-        .collect()
-}
-
-/// Where configurations come from.
-struct Configs {
-    finder: Option<Finder>,
-    given: Option<Arc<Config>>,
-}
-
-impl Configs {
-    fn new(arguments: &Arguments) -> Result<Self, Failure> {
-        let given = arguments.config.as_deref().map(config::load).transpose();
-        let given = given.map_err(|error| Failure::new(error.to_string()))?.map(Arc::new);
-        let finder = (given.is_none() && !arguments.no_config).then(Finder::default);
-        Ok(Self { finder, given })
-    }
-
-    fn of_working_folder(&mut self) -> Result<Option<Arc<Config>>, Failure> {
-        self.of_file(Path::new("-"))
-    }
-
-    /// The configuration of a file, found upwards from its folder.
-    fn of_file(&mut self, path: &Path) -> Result<Option<Arc<Config>>, Failure> {
-        let Some(finder) = &mut self.finder else {
-            return Ok(self.given.clone());
-        };
-        // Links are not resolved: a model belongs to the project that it is named in.
-        let absolute =
-            std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        let folder = absolute.parent().unwrap_or(&absolute);
-        finder.of_folder(folder).map_err(|error| Failure::new(error.to_string()))
     }
 }
 
@@ -159,19 +115,4 @@ fn find(paths: &[PathBuf]) -> Result<(Vec<File>, Vec<String>), Failure> {
         }
     }
     Ok((files, problems))
-}
-
-fn read_stdin() -> Result<Vec<u8>, Failure> {
-    read_stream(std::io::stdin().lock()).map_err(|error| Failure::new(format!("cannot read standard input: {error}")))
-}
-
-/// Refuses a report over one of the models.
-fn refuse_to_overwrite(report: &Path, files: &[File]) -> Result<(), Failure> {
-    let Ok(report) = report.canonicalize() else {
-        return Ok(());
-    };
-    let hit = files
-        .iter()
-        .find(|file| file.path.as_ref().and_then(|path| path.canonicalize().ok()).is_some_and(|path| path == report));
-    hit.map_or(Ok(()), |file| Err(Failure::new(format!("--output would overwrite the model {}", file.shown))))
 }
