@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::build::batch;
-use super::{ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs};
+use super::{Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs};
 use crate::analysis::{Analysis, Figures};
 use crate::diagnostics::Diagnostic;
 use crate::engine::{CheckOptions, Checked, Mode};
@@ -39,6 +39,7 @@ impl Pricing<'_> {
             return Vec::new();
         };
         fill(&estimate, &target, model);
+        model.bounds = Bounds::of(&model.layers);
         Vec::new()
     }
 }
