@@ -29,7 +29,7 @@ pub const NOT_ACTED_ON: &[&str] = &[
 ];
 
 /// Commands that are specified and that this version does not have.
-pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["annotate", "diff", "sweep", "compare", "calibrate", "lsp"];
+pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "compare", "calibrate", "lsp"];
 
 const FORMATS_NOT_AVAILABLE: &[&str] = &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
 

@@ -125,7 +125,7 @@ fn bound(layer: &Layer, text: String, look: Look) -> String {
 }
 
 /// `32×64×56×56`.
-fn shape(dims: Option<&[Extent]>, style: Style) -> String {
+pub(in crate::render) fn shape(dims: Option<&[Extent]>, style: Style) -> String {
     match dims {
         None => unknown(),
         Some([]) => "scalar".to_owned(),

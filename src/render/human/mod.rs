@@ -4,7 +4,7 @@ mod comparison;
 pub(super) mod counted;
 mod findings;
 pub(super) mod head;
-mod layers;
+pub(super) mod layers;
 mod parts;
 pub(super) mod summary;
 
@@ -42,6 +42,14 @@ pub fn write(report: &Report, top: usize, style: Style, out: &mut dyn Write) -> 
 pub fn write_diagnostics(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let mut explained = HashSet::new();
     files(report).try_for_each(|models| findings::write(models, &mut explained, style, out))
+}
+
+/// Writes the diagnostics of one model.
+///
+/// # Errors
+/// Writing fails.
+pub fn write_findings_of(model: &Model, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    findings::write(std::slice::from_ref(model), &mut HashSet::new(), style, out)
 }
 
 /// The entries of each file.
