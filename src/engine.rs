@@ -8,13 +8,14 @@ use crate::analysis::Analysis;
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend;
 use crate::frontend::onnx::external::ExternalFiles;
-use crate::frontend::onnx::model::Model;
+use crate::frontend::onnx::model::{Model, TIED};
 use crate::frontend::onnx_text::{Layout, layout};
 use crate::frontend::sniff::Format;
 use crate::frontend::source::Source;
 use crate::ir::hash::HashSet;
 use crate::ir::place::Places;
 use crate::passes::bind::Bindings;
+use crate::passes::parameters::repeated_values;
 use crate::passes::payloads::check_payloads;
 use crate::report;
 use crate::report::annotate::Annotated;
@@ -195,7 +196,6 @@ impl Checked {
         let mut files = ExternalFiles::new(source.folder.clone());
         diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
         let header = Header::of(&model);
-        let layout = layout(&model, &report::annotate::PRINT);
         let bindings = Bindings {
             batch: options.batch,
             dims: options.dims.clone(),
@@ -207,6 +207,13 @@ impl Checked {
         if analysis.bound.rebound.is_some() {
             name_baked_in_batch(&mut analysis, &model, bindings);
         }
+        for path in repeated_values(&analysis.program, &analysis.usages) {
+            let pair = (TIED.into(), path.into());
+            if !model.graph.metadata.contains(&pair) {
+                model.graph.metadata.push(pair);
+            }
+        }
+        let layout = layout(&model, &report::annotate::PRINT);
         // A name whose node or input could not be parsed is no finding of its own.
         let broken = diagnostics.iter().any(|diagnostic| diagnostic.code == Code::SyntaxError);
         let told = analysis.diagnostics.drain(..);

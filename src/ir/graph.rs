@@ -7,6 +7,7 @@ use std::sync::Arc;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use super::element_type::ElementType;
+use super::hash::HashSet;
 use super::place::{Place, Places};
 use crate::frontend::onnx::model::{Name, TensorDef, TypeDef};
 use crate::ops::Operator;
@@ -45,6 +46,8 @@ pub struct Program {
     pub tensors: Vec<Tensor>,
     /// Stored tensors: initializers and `Constant` nodes.
     pub stored: Vec<Stored>,
+    /// Tensors without values that are said to repeat another one.
+    pub tied: HashSet<Name>,
     /// Calls of functions, whose nodes stand in the graphs of the callers.
     pub calls: Vec<Call>,
     /// Places of nodes and tensors.

@@ -8,6 +8,7 @@ mod locate;
 pub(crate) mod price;
 pub mod schema;
 pub mod stages;
+mod totals;
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@ use super::layout::{Layout, Lines};
 use super::lexer::{PRAGMA, is_identifier};
 use super::{MAX_GRAPH_DEPTH, MAX_TYPE_DEPTH};
 use crate::frontend::onnx::model::{
-    AttributeDef, AttributeValue, DimDef, FunctionDef, GraphDef, Model, Name, NodeDef, OpsetImport, TensorTypeDef,
-    TypeDef, ValueInfo,
+    AttributeDef, AttributeValue, DimDef, FunctionDef, GraphDef, Model, Name, NodeDef, OpsetImport, TIED,
+    TensorTypeDef, TypeDef, ValueInfo,
 };
 use crate::ir::element_type::ElementType;
 use crate::ir::place::Span;
@@ -21,7 +21,7 @@ pub struct PrintOptions {
     pub max_elements: usize,
     /// The same for integers of 32 and 64 bits, which may decide a shape.
     pub max_integers: usize,
-    /// Writes metadata of graphs and nodes, as comments that only our parser reads.
+    /// Writes metadata of graphs and nodes, as comments that only our parser reads; [`TIED`] is always written.
     pub metadata: bool,
     /// Breaks lines inside of long nodes: behind what they are, and between attributes and inputs.
     pub break_long_nodes: bool,
@@ -282,12 +282,14 @@ impl Printer<'_> {
     }
 
     fn pragma(&mut self, word: &str, metadata: &[(Name, Name)]) {
-        if self.options.metadata && !metadata.is_empty() {
+        let mut kept = metadata.iter().filter(|(key, _)| self.options.metadata || &**key == TIED).peekable();
+        if kept.peek().is_some() {
+            let kept: Vec<_> = kept.cloned().collect();
             self.line();
             self.put(PRAGMA);
             self.put(word);
             self.put(" ");
-            self.pairs(metadata, true);
+            self.pairs(&kept, true);
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) fn text(models: &[Model], first: &Model, graph: &Graph, style: Style)
     text.push_str(&head::assumed_lines(models));
     text.push('\n');
     text.push_str(&lines(&columns(first), &rows(models, style), style));
-    text.push_str("  times and memory are middles; --format json has the interval of each and all parts\n\n");
+    text.push_str("  in parentheses the largest batch that fits; --format json has everything of each entry\n\n");
     text.push_str(&Counted::of(first, graph, style).lines(first, style));
     text
 }
@@ -46,16 +46,15 @@ fn shared(models: &[Model]) -> Vec<String> {
     shared
 }
 
-fn columns(first: &Model) -> [Column<'static>; 8] {
+fn columns(first: &Model) -> [Column<'static>; 7] {
     let column = |title, right, most| Column { title, right, most };
     [
         column("", false, usize::MAX),
         column(run_word(first), true, 9),
-        column("80 % between", true, 20),
+        column("80 % between", true, 18),
         column("samples/s", true, 9),
         column("memory", true, 9),
-        column("of", true, 9),
-        column("fits", false, 12),
+        column("fits", false, 16),
         column("bound by", false, 13),
     ]
 }
@@ -77,14 +76,13 @@ fn rows(models: &[Model], style: Style) -> Vec<Vec<String>> {
             interval,
             rate.map_or_else(unknown, number),
             memory.map_or_else(unknown, |memory| bytes(i128::from(memory.peak.p50))),
-            memory.map_or_else(unknown, |memory| bytes(i128::from(memory.capacity))),
             memory.map_or_else(unknown, |memory| {
                 let fits = match memory.fits {
                     Some(true) => "yes",
                     Some(false) => "no",
                     None => "perhaps",
                 };
-                memory.largest_batch.map_or_else(|| fits.to_owned(), |batch| format!("{fits}, to {batch}"))
+                memory.largest_batch.map_or_else(|| fits.to_owned(), |batch| format!("{fits} ({batch})"))
             }),
             bound.map_or_else(String::new, |(name, of)| format!("{name} {}", share(of))),
         ]

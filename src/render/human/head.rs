@@ -68,7 +68,7 @@ pub(in crate::render) fn setting(target: &Target) -> Vec<String> {
     pieces.extend(target.optimizer.iter().filter(|name| *name != "none").map(|name| printable(name).into_owned()));
     if let Some(batch) = target.batch {
         pieces.push(match target.global_batch {
-            Some(global) if global != batch => format!("batch {batch} a replica and {global} in all"),
+            Some(global) if global != batch => format!("batch {global} ({batch} a replica)"),
             _ => format!("batch {batch}"),
         });
     }

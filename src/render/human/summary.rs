@@ -123,10 +123,13 @@ fn memory_line(memory: &MemoryBytes, model: &Model, style: Style) -> String {
         let [low, high] = [memory.peak.p10, memory.peak.p90].map(|end| bytes(i128::from(end)));
         pieces.push(format!("80 % between {low} and {high}"));
     }
-    let each = if model.replicas.is_some() { " a replica" } else { "" };
     match memory.largest_batch {
         Some(0) => pieces.push("no batch fits".to_owned()),
-        Some(batch) => pieces.push(format!("the largest batch that fits is {batch}{each}")),
+        Some(batch) => {
+            let each = if model.replicas.is_some() { " a replica" } else { "" };
+            let how = if memory.fits == Some(true) { String::new() } else { format!(" (--batch {batch})") };
+            pieces.push(format!("the largest batch that fits is {batch}{each}{how}"));
+        }
         None => {}
     }
     let ink = if memory.fits == Some(false) { Ink::Error } else { Ink::Strong };
@@ -173,7 +176,7 @@ fn totals_line(totals: &Totals) -> String {
     let mut pieces = vec![format!("{} steps", number(totals.steps as f64))];
     pieces.push(format!("{} GPU hours", number(totals.gpu_hours)));
     if let Some(usd) = totals.usd {
-        let rate = totals.usd_per_gpu_hour.map_or_else(String::new, |rate| format!(" at {} an hour", number(rate)));
+        let rate = totals.usd_per_gpu_hour.map_or_else(String::new, |rate| format!(" at {} a GPU hour", number(rate)));
         let source = totals.price_source.as_deref().filter(|source| !source.is_empty());
         let source = source.map_or_else(String::new, |source| format!(" ({})", printable(source)));
         pieces.push(format!("about {} USD{rate}{source}", number(usd)));
