@@ -217,11 +217,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// What the bytes of floating-point tensors of this operation become.
-    fn scale(
-        &self,
-        inputs: &[Option<Sized<'_>>],
-        outputs: &[Option<Sized<'_>>],
-    ) -> f64 {
+    fn scale(&self, inputs: &[Option<Sized<'_>>], outputs: &[Option<Sized<'_>>]) -> f64 {
         let wanted = self.target.precision.activation_bits() as f64;
         let (mut before, mut after) = (0.0, 0.0);
         for sized in inputs.iter().chain(outputs).flatten() {

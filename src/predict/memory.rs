@@ -223,9 +223,5 @@ fn scratch(live: &Liveness, allocated: u64, target: &Target) -> Scratch {
     let least = products.saturating_add(rounding);
     let middle = if training { CONVOLUTION * convolution + gaps } else { convolution + 0.1 * gaps };
     let most = if training { 2.0 * CONVOLUTION * convolution + 2.0 * gaps } else { CONVOLUTION * convolution + gaps };
-    Scratch {
-        low: least,
-        middle: least.saturating_add(middle as u64),
-        high: least.saturating_add(most as u64),
-    }
+    Scratch { low: least, middle: least.saturating_add(middle as u64), high: least.saturating_add(most as u64) }
 }

@@ -7,14 +7,15 @@ use crate::render::units::{UNKNOWN, bytes, duration, duration_unit, number, shar
 use crate::report::{Graph, Model};
 
 use super::counted::Counted;
-use super::head;
+use super::head::{self, Piece};
 use super::summary::{ranked, run_word};
 
 /// The models as a table, with what holds for all of them before it.
 pub(super) fn text(models: &[Model], first: &Model, graph: &Graph, style: Style) -> String {
     let mut text = head::model_line(first, graph, style);
-    let pieces = format!("{} entries", models.len());
-    text.push_str(&list("  for ", &[vec![pieces], shared(models)].concat()));
+    let mut pieces = vec![format!("{} entries", models.len())];
+    pieces.extend(head::joined(&shared(models)));
+    text.push_str(&list("  for ", &pieces));
     text.push_str(&head::assumed_lines(models));
     text.push('\n');
     text.push_str(&lines(&columns(first), &rows(models, style), style));
@@ -29,7 +30,10 @@ pub(super) fn names(models: &[Model]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (index, model) in models.iter().enumerate() {
         let mut pieces: Vec<String> = model.target.gpu.iter().map(|id| printable(id).into_owned()).collect();
-        pieces.extend(head::setting(&model.target).into_iter().filter(|piece| !shared.contains(piece)));
+        // What joins the boards is theirs where nobody said anything else.
+        let own_link = model.assumptions.iter().any(|assumption| assumption.key == "interconnect");
+        let differs = |piece: &Piece| !shared.contains(piece) && !(own_link && piece.text.starts_with("over "));
+        pieces.extend(head::pieces(&model.target).into_iter().filter(differs).map(|piece| piece.text));
         let name = pieces.join(", ");
         names.push(if name.is_empty() || names.contains(&name) { format!("{name} #{}", index + 1) } else { name });
     }
@@ -37,8 +41,8 @@ pub(super) fn names(models: &[Model]) -> Vec<String> {
 }
 
 /// Pieces of the setting that all have.
-fn shared(models: &[Model]) -> Vec<String> {
-    let mut settings = models.iter().map(|model| head::setting(&model.target));
+fn shared(models: &[Model]) -> Vec<Piece> {
+    let mut settings = models.iter().map(|model| head::pieces(&model.target));
     let mut shared = settings.next().unwrap_or_default();
     for setting in settings {
         shared.retain(|piece| setting.contains(piece));
@@ -51,11 +55,11 @@ fn columns(first: &Model) -> [Column<'static>; 7] {
     [
         column("", false, usize::MAX),
         column(run_word(first), true, 9),
-        column("80 % between", true, 18),
+        column("80 % interval", true, 16),
         column("samples/s", true, 9),
         column("memory", true, 9),
         column("fits", false, 16),
-        column("bound by", false, 13),
+        column("bound by", false, 14),
     ]
 }
 
@@ -64,8 +68,8 @@ fn rows(models: &[Model], style: Style) -> Vec<Vec<String>> {
     let row = |(model, name): (&Model, String)| {
         let time = model.time_ms.as_ref();
         let interval = time.map_or_else(String::new, |time| {
-            let (factor, unit) = duration_unit(time.step.p50, style);
-            format!("{} and {} {unit}", number(time.step.p10 * factor), number(time.step.p90 * factor))
+            let (factor, _) = duration_unit(time.step.p50, style);
+            format!("{} to {}", number(time.step.p10 * factor), number(time.step.p90 * factor))
         });
         let rate = model.throughput.and_then(|throughput| throughput.samples_per_s);
         let memory = model.memory_bytes.as_ref();

@@ -49,30 +49,57 @@ pub(in crate::render) fn device(target: &Target, style: Style) -> Option<String>
     })
 }
 
-/// Everything but the device that the figures hold for, in pieces.
+/// A piece of what the figures hold for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) text: String,
+    /// Whether it belongs to the piece before it, as the interconnect does to the strategy.
+    pub(super) belongs: bool,
+}
+
+/// Everything but the device that the figures hold for, in pieces for a list.
 pub(in crate::render) fn setting(target: &Target) -> Vec<String> {
-    let mut pieces = Vec::new();
-    if let Some(strategy) = &target.strategy {
-        let link = target.interconnect.as_deref().map_or_else(String::new, |id| {
-            let name = find_interconnect(id).map_or(id, |interconnect| &interconnect.name);
-            format!(" over {}", printable(name))
-        });
-        pieces.push(format!("{}{link}", printable(strategy)));
+    joined(&pieces(target))
+}
+
+/// Pieces with those that belong together as one.
+pub(super) fn joined(pieces: &[Piece]) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
+    for piece in pieces {
+        match joined.last_mut().filter(|_| piece.belongs) {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(&piece.text);
+            }
+            None => joined.push(piece.text.clone()),
+        }
+    }
+    joined
+}
+
+/// Everything but the device that the figures hold for.
+pub(super) fn pieces(target: &Target) -> Vec<Piece> {
+    let alone = |text: &str| Piece { text: printable(text).into_owned(), belongs: false };
+    let behind = |text: &str| Piece { belongs: true, ..alone(text) };
+    let mut pieces: Vec<Piece> = target.strategy.as_deref().map(alone).into_iter().collect();
+    if let Some(id) = target.interconnect.as_deref() {
+        let name = find_interconnect(id).map_or(id, |interconnect| &interconnect.name);
+        pieces.push(behind(&format!("over {name}")));
     }
     if let Some(hosts) = target.hosts.filter(|hosts| *hosts > 1) {
-        pieces.push(format!("on {hosts} hosts"));
+        pieces.push(alone(&format!("on {hosts} hosts")));
     }
-    pieces.extend(target.runtime.as_deref().map(runtime));
-    let precision = target.precision.as_deref().map_or_else(String::new, |word| format!(" {}", printable(word)));
-    pieces.push(format!("{}{precision}", mode_word(&target.mode)));
-    pieces.extend(target.optimizer.iter().filter(|name| *name != "none").map(|name| printable(name).into_owned()));
+    pieces.extend(target.runtime.as_deref().map(|word| alone(&runtime(word))));
+    pieces.push(alone(mode_word(&target.mode)));
+    pieces.extend(target.precision.as_deref().map(behind));
+    pieces.extend(target.optimizer.as_deref().filter(|name| *name != "none").map(alone));
     if let Some(batch) = target.batch {
-        pieces.push(match target.global_batch {
+        pieces.push(alone(&match target.global_batch {
             Some(global) if global != batch => format!("batch {global} ({batch} a replica)"),
             _ => format!("batch {batch}"),
-        });
+        }));
     }
-    pieces.extend(dims(target));
+    pieces.extend(dims(target).iter().map(|dim| alone(dim)));
     pieces
 }
 
@@ -82,7 +109,7 @@ fn dims(target: &Target) -> Vec<String> {
     let dims: Vec<_> = target.dims.iter().filter(|(name, value)| *name != "batch" || **value != target.batch).collect();
     let value = |value: &Option<i128>| value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
     let listed = dims.iter().take(LISTED);
-    let mut pieces: Vec<String> = listed.map(|(name, of)| format!("{} = {}", printable(name), value(of))).collect();
+    let mut pieces: Vec<String> = listed.map(|(name, of)| format!("{name} = {}", value(of))).collect();
     if let more @ 1.. = dims.len().saturating_sub(LISTED) {
         pieces.push(format!("{more} more dims"));
     }
@@ -93,8 +120,7 @@ fn dims(target: &Target) -> Vec<String> {
 fn runtime(word: &str) -> String {
     let (name, version) = word.split_once('@').map_or((word, None), |(name, version)| (name, Some(version)));
     let title = Runtime::find(name).map_or(name, |runtime| runtime.title);
-    let version = version.map_or_else(String::new, |version| format!(" {version}"));
-    printable(&format!("{title}{version}")).into_owned()
+    version.map_or_else(|| title.to_owned(), |version| format!("{title} {version}"))
 }
 
 /// The text of `train` and `infer`.
@@ -106,23 +132,28 @@ fn mode_word(mode: &str) -> &str {
     }
 }
 
-/// What was assumed, each with the option that changes it; what several models share is said once.
+/// What was assumed, each with the option that changes it.
 pub(super) fn assumed_lines<'m>(models: impl IntoIterator<Item = &'m Model>) -> String {
-    let mut pieces: Vec<String> = Vec::new();
+    // By option; several models may have several values.
+    let mut assumed: Vec<(&str, Vec<String>)> = Vec::new();
     for model in models {
         let several = model.target.replicas.is_some_and(|replicas| replicas > 1);
         for assumption in &model.assumptions {
-            let key = printable(&assumption.key);
-            let name = key.strip_prefix("dim ").unwrap_or(&key);
             let each = if several && assumption.key == "batch" { " a replica" } else { "" };
-            let piece = format!("{name} {}{each} (--{key})", printable(&assumption.value));
-            if !pieces.contains(&piece) {
-                pieces.push(piece);
+            let value = format!("{}{each}", printable(&assumption.value));
+            match assumed.iter_mut().find(|(key, _)| *key == assumption.key) {
+                Some((_, values)) if values.contains(&value) => {}
+                Some((_, values)) => values.push(value),
+                None => assumed.push((&assumption.key, vec![value])),
             }
         }
     }
-    if let more @ 1.. = pieces.len().saturating_sub(LISTED) {
-        pieces.truncate(LISTED);
+    let piece = |(key, values): &(&str, Vec<String>)| {
+        let key = printable(key);
+        format!("{} {} (--{key})", key.strip_prefix("dim ").unwrap_or(&key), values.join(" or "))
+    };
+    let mut pieces: Vec<String> = assumed.iter().take(LISTED).map(piece).collect();
+    if let more @ 1.. = assumed.len().saturating_sub(LISTED) {
         pieces.push(format!("{more} more (--format json)"));
     }
     if pieces.is_empty() { String::new() } else { list("  assumed: ", &pieces) }

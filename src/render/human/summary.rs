@@ -119,8 +119,8 @@ fn bounds_line(bounds: Bounds) -> String {
 fn memory_line(memory: &MemoryBytes, model: &Model, style: Style) -> String {
     let value = bytes(i128::from(memory.peak.p50));
     let mut pieces = vec![format!("of {}", bytes(i128::from(memory.capacity))), verdict(memory)];
-    if memory.peak.p10 != memory.peak.p90 {
-        let [low, high] = [memory.peak.p10, memory.peak.p90].map(|end| bytes(i128::from(end)));
+    let [low, high] = [memory.peak.p10, memory.peak.p90].map(|end| bytes(i128::from(end)));
+    if low != high {
         pieces.push(format!("80 % between {low} and {high}"));
     }
     match memory.largest_batch {
@@ -153,13 +153,15 @@ fn replicas_line(replicas: &Replicas, model: &Model, style: Style) -> String {
     let value = format!("{} {}", number(replicas.speedup), style.times());
     let mut pieces = vec![format!("the throughput of one ({} each)", share(replicas.efficiency))];
     if replicas.all_reduce_ms > 0.0 {
-        let exposed = model.time_ms.map_or(0.0, |time| time.all_reduce_exposed);
-        let hides = if exposed > 0.0 {
-            format!("of which {} do not hide", duration(exposed, style))
+        let all = duration(replicas.all_reduce_ms, style);
+        let exposed = duration(model.time_ms.map_or(0.0, |time| time.all_reduce_exposed), style);
+        pieces.push(if exposed == all {
+            format!("all-reduce {all}, nothing of it hidden")
+        } else if exposed == duration(0.0, style) {
+            format!("all-reduce {all}, hidden behind the backward pass")
         } else {
-            "hidden behind the backward pass".to_owned()
-        };
-        pieces.push(format!("all-reduce {}, {hides}", duration(replicas.all_reduce_ms, style)));
+            format!("all-reduce {all}, of which {exposed} are not hidden")
+        });
     }
     if replicas.mirrored_loss_ms > 0.0 {
         pieces.push(format!("the mirrored loss costs {}", duration(replicas.mirrored_loss_ms, style)));
@@ -167,7 +169,8 @@ fn replicas_line(replicas: &Replicas, model: &Model, style: Style) -> String {
     match replicas.bound.as_str() {
         "" | "none" => {}
         "compute" => pieces.push("limited by the devices themselves".to_owned()),
-        other => pieces.push(format!("limited by the {}", printable(other))),
+        "interconnect" | "host" => pieces.push(format!("limited by the {}", replicas.bound)),
+        other => pieces.push(format!("limited by {}", printable(other))),
     }
     row(&name, &value, &pieces)
 }
