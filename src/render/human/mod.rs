@@ -146,7 +146,7 @@ mod tests {
     fn long_lists_of_assumptions_end() {
         let mut report = sample::report();
         let model = &mut report.models[0];
-        let assumption = |index| Assumption { value: format!("{index}"), ..model.assumptions[0].clone() };
+        let assumption = |index| Assumption { key: format!("dim d{index}"), ..model.assumptions[0].clone() };
         model.assumptions = (0..30).map(assumption).collect();
         let text = rendered(&report, Style::PLAIN);
         assert!(text.contains("18 more (--format json)"), "{text}");
