@@ -1,6 +1,8 @@
 //! What a report holds for: device, runtime, precision, optimizer, replicas. A [`Request`] is what a user said; a
 //! [`Target`] is what is priced, with a value for everything.
 
+mod choose;
+
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
@@ -10,6 +12,8 @@ use crate::ir::element_type::ElementType;
 use crate::passes::parameters::Kind;
 use crate::report::Assumption;
 use crate::runtime::{Attention, Runtime, Version};
+
+pub use choose::choose;
 
 /// Options about the target, as far as a user gave them.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +50,31 @@ pub struct Request {
     pub input_ms: Option<f64>,
     /// Samples a second that the input can deliver.
     pub input_samples_per_s: Option<f64>,
+}
+
+impl Request {
+    /// This request, and where it says nothing, a wider one.
+    #[must_use]
+    pub fn over(self, wider: &Self) -> Self {
+        Self {
+            gpus: if self.gpus.is_empty() { wider.gpus.clone() } else { self.gpus },
+            global_batch: self.global_batch.or(wider.global_batch),
+            precision: self.precision.or(wider.precision),
+            optimizer: self.optimizer.or(wider.optimizer),
+            runtime: self.runtime.or(wider.runtime),
+            attention: self.attention.or(wider.attention),
+            replicas: self.replicas.or(wider.replicas),
+            hosts: self.hosts.or(wider.hosts),
+            strategy: self.strategy.or(wider.strategy),
+            interconnect: self.interconnect.or(wider.interconnect),
+            recompute: self.recompute.or(wider.recompute),
+            samples: self.samples.or(wider.samples),
+            epochs: self.epochs.or(wider.epochs),
+            price: self.price.or(wider.price),
+            input_ms: self.input_ms.or(wider.input_ms),
+            input_samples_per_s: self.input_samples_per_s.or(wider.input_samples_per_s),
+        }
+    }
 }
 
 /// A device that was chosen, and how sure the choice is.
@@ -385,6 +414,8 @@ impl Target {
         let device = Arc::clone(&gpu.device);
         if request.gpus.is_empty() {
             assume("gpu", &device.id, "not given");
+        } else if let Some(note) = &gpu.note {
+            assume("gpu", &device.id, note);
         }
         let (runtime, version) = request.runtime.unwrap_or_else(|| {
             let runtime = Runtime::of_producer(context.producer);

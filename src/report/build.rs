@@ -107,7 +107,8 @@ fn fill(
     }
     model.assumptions.clone_from(&assumed.assumptions);
     if options.mode_is_assumed {
-        let why = "not given".to_owned();
+        let serves = options.request.runtime.is_some_and(|(runtime, _)| !runtime.trains);
+        let why = if serves { "the runtime does not train" } else { "not given" }.to_owned();
         model.assumptions.push(Assumption { key: "mode".to_owned(), value: mode_name(options.mode).to_owned(), why });
     }
 }

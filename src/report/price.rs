@@ -52,8 +52,7 @@ fn describe(target: &Target, model: &mut Model) {
     shown.global_batch = target.global_batch().map(i128::from);
     shown.precision = Some(target.precision.name().to_owned());
     shown.optimizer = Some(target.optimizer.name().to_owned());
-    let version = target.version.map_or_else(String::new, |(major, minor)| format!("@{major}.{minor}"));
-    shown.runtime = Some(format!("{}{version}", target.runtime.name));
+    shown.runtime = Some(target.runtime.text(target.version));
     shown.replicas = Some(target.replicas);
     shown.hosts = Some(target.hosts);
     shown.strategy = several.then(|| target.strategy.name().to_owned());

@@ -151,6 +151,19 @@ pub const RUNTIMES: [&Runtime; 5] = [
 ];
 
 impl Runtime {
+    /// The minor version that stands for the newest one of a major version.
+    pub const NEWEST_MINOR: u32 = u32::MAX;
+
+    /// Name and version as `--runtime` takes them: `pytorch@1.13`.
+    #[must_use]
+    pub fn text(&self, version: Option<Version>) -> String {
+        match version {
+            None => self.name.to_owned(),
+            Some((major, Self::NEWEST_MINOR)) => format!("{}@{major}", self.name),
+            Some((major, minor)) => format!("{}@{major}.{minor}", self.name),
+        }
+    }
+
     /// A runtime by its name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
