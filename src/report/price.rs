@@ -6,6 +6,7 @@ use super::build::batch;
 use super::{ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs};
 use crate::analysis::{Analysis, Figures};
 use crate::diagnostics::Diagnostic;
+use crate::diagnostics::lints::{LintCx, lint};
 use crate::engine::{CheckOptions, Checked, Mode};
 use crate::predict::network::{Estimate, estimate};
 use crate::predict::roofline;
@@ -39,7 +40,15 @@ impl Pricing<'_> {
             return Vec::new();
         };
         fill(&estimate, &target, model);
-        Vec::new()
+        lint(&LintCx {
+            analysis: self.analysis,
+            figures: self.figures,
+            values: self.values,
+            target: &target,
+            estimate: &estimate,
+            report: model,
+            device_is_given: !options.request.gpus.is_empty(),
+        })
     }
 }
 

@@ -47,6 +47,8 @@ pub struct LintCx<'a> {
     pub estimate: &'a Estimate,
     /// The entry of the report that this is said of, with all numbers of the target filled in.
     pub report: &'a Model,
+    /// Whether somebody chose the device.
+    pub device_is_given: bool,
 }
 
 /// A lint: `None` where there is nothing to say.
@@ -74,7 +76,7 @@ const ABOUT_THE_DEVICE: &[Lint] = &[
 pub fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = ABOUT_THE_MODEL.iter().filter_map(|lint| lint(cx)).collect();
     let mut of_device: Vec<Diagnostic> = ABOUT_THE_DEVICE.iter().filter_map(|lint| lint(cx)).collect();
-    if cx.is_assumed("gpu") {
+    if !cx.device_is_given {
         // A finding about a card that nobody asked for must not break a build.
         for diagnostic in &mut of_device {
             diagnostic.level = match diagnostic.level {
