@@ -8,14 +8,17 @@ use crate::analysis::Analysis;
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend;
 use crate::frontend::onnx::external::ExternalFiles;
-use crate::frontend::onnx::model::Model;
+use crate::frontend::onnx::model::{Model, TIED};
+use crate::frontend::onnx_text::{Layout, layout};
 use crate::frontend::sniff::Format;
 use crate::frontend::source::Source;
 use crate::ir::hash::HashSet;
 use crate::ir::place::Places;
 use crate::passes::bind::Bindings;
+use crate::passes::parameters::repeated_values;
 use crate::passes::payloads::check_payloads;
 use crate::report;
+use crate::report::annotate::Annotated;
 use crate::target::Request;
 
 /// What a check is asked for.
@@ -102,7 +105,8 @@ pub struct Unreadable {
 /// When the file cannot be read. Bad content is a diagnostic of the report instead.
 pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<Vec<report::Model>, Unreadable> {
     let source = open(input, shown_path)?;
-    Ok(report::build::models(&Checked::new(&source, options), &source, shown_path, options))
+    let (checked, _) = Checked::new(&source, options);
+    Ok(report::build::models(&checked, &source, shown_path, options))
 }
 
 /// The text of a stage, with the report that its diagnostics stand in.
@@ -116,7 +120,7 @@ pub fn emit(
     stage: Stage,
 ) -> Result<(String, Vec<report::Model>), Unreadable> {
     let source = open(input, shown_path)?;
-    let checked = Checked::new(&source, options);
+    let (checked, _) = Checked::new(&source, options);
     let text = match (&checked.analysis, stage) {
         (Some(analysis), Stage::Graph) => report::stages::graph(analysis),
         (Some(analysis), Stage::Shapes) => report::stages::shapes(analysis),
@@ -125,6 +129,26 @@ pub fn emit(
         (None, _) | (_, Stage::Report) => String::new(),
     };
     Ok((text, report::build::models(&checked, &source, shown_path, options)))
+}
+
+/// The model as ONNX text with notes, and the report that they come from. There is no text where nothing could be read.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn annotate(
+    input: &Input,
+    shown_path: &str,
+    options: &CheckOptions,
+) -> Result<(Option<Annotated>, report::Model), Unreadable> {
+    let source = open(input, shown_path)?;
+    let (checked, definition) = Checked::new(&source, options);
+    // The text is one; it shows the first device.
+    let model = report::build::models(&checked, &source, shown_path, options).into_iter().next().unwrap_or_default();
+    let annotated = definition.map(|definition| {
+        let analysis = checked.analysis.as_ref();
+        report::annotate::annotated(&definition, analysis, &checked.layout, options.mode, &model)
+    });
+    Ok((annotated, model))
 }
 
 fn open(input: &Input, shown_path: &str) -> Result<Source, Unreadable> {
@@ -144,6 +168,8 @@ pub(crate) struct Checked {
     pub(crate) analysis: Option<Analysis>,
     /// Places, where there is no analysis to hold them.
     pub(crate) places: Places,
+    /// Lines of the text of `annotate`.
+    pub(crate) layout: Layout,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -157,12 +183,15 @@ pub(crate) struct Header {
 }
 
 impl Checked {
-    fn new(source: &Source, options: &CheckOptions) -> Self {
+    /// The file after all passes, and the model that stands in it.
+    fn new(source: &Source, options: &CheckOptions) -> (Self, Option<Model>) {
         let mut places = Places::default();
         let loaded = frontend::load(source, &mut places);
         let mut diagnostics = loaded.diagnostics;
         let Some(mut model) = loaded.model else {
-            return Self { format: loaded.format, header: None, analysis: None, places, diagnostics };
+            let layout = Layout::default();
+            let checked = Self { format: loaded.format, header: None, analysis: None, places, layout, diagnostics };
+            return (checked, None);
         };
         let mut files = ExternalFiles::new(source.folder.clone());
         diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
@@ -178,22 +207,23 @@ impl Checked {
         if analysis.bound.rebound.is_some() {
             name_baked_in_batch(&mut analysis, &model, bindings);
         }
+        for path in repeated_values(&analysis.program, &analysis.usages) {
+            let pair = (TIED.into(), path.into());
+            if !model.graph.metadata.contains(&pair) {
+                model.graph.metadata.push(pair);
+            }
+        }
+        let layout = layout(&model, &report::annotate::PRINT);
         // A name whose node or input could not be parsed is no finding of its own.
         let broken = diagnostics.iter().any(|diagnostic| diagnostic.code == Code::SyntaxError);
         let told = analysis.diagnostics.drain(..);
         diagnostics.extend(told.filter(|diagnostic| !broken || diagnostic.code != Code::UndefinedTensor));
         diagnostics.extend(unmatched(&options.frozen, &analysis));
-        if diagnostics.iter().any(|diagnostic| diagnostic.code == Code::TooManyNodes) {
-            let places = analysis.program.places;
-            return Self { format: loaded.format, header: Some(header), analysis: None, places, diagnostics };
-        }
-        Self {
-            format: loaded.format,
-            header: Some(header),
-            analysis: Some(analysis),
-            places: Places::default(),
-            diagnostics,
-        }
+        let too_many = diagnostics.iter().any(|diagnostic| diagnostic.code == Code::TooManyNodes);
+        let (analysis, places) =
+            if too_many { (None, analysis.program.places) } else { (Some(analysis), Places::default()) };
+        let checked = Self { format: loaded.format, header: Some(header), analysis, places, layout, diagnostics };
+        (checked, Some(model))
     }
 
     pub(crate) fn places(&self) -> &Places {

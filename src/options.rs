@@ -10,12 +10,10 @@ use crate::ir::dim::{Dim, Symbol, SymbolKind};
 
 /// Options of `check` that are specified and that this version does not act on. They are refused by name, so that
 /// nobody takes a report for an answer to a question that it did not hear.
-pub const NOT_ACTED_ON: &[&str] = &[
-    "features",
-];
+pub const NOT_ACTED_ON: &[&str] = &["features"];
 
 /// Commands that are specified and that this version does not have.
-pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["annotate", "diff", "sweep", "compare", "calibrate", "lsp"];
+pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "compare", "calibrate", "lsp"];
 
 const FORMATS_NOT_AVAILABLE: &[&str] = &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
 

@@ -51,6 +51,9 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
             Err(panic) => problems.push(panic.describe(&job.shown)),
         }
     }
+    if arguments.problems {
+        keep_problems(&mut report);
+    }
     count(&mut report);
     for problem in &problems {
         output::note(problem);
@@ -104,6 +107,14 @@ fn check(job: &Job, emit: Emit) -> Outcome {
         }
     }
     outcome
+}
+
+/// Leaves out notes, and models without warnings and errors.
+fn keep_problems(report: &mut Report) {
+    for model in &mut report.models {
+        model.diagnostics.retain(|finding| finding.level > Level::Note);
+    }
+    report.models.retain(|model| !model.diagnostics.is_empty());
 }
 
 /// Counts the diagnostics by level.

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done, 1 a diagnostic at level error, 2 the command could not be carried out. Never anything else.
 
+mod annotate;
 mod arguments;
 mod check;
 mod completions;
@@ -36,6 +37,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(Box<check::Arguments>),
+    Annotate(Box<annotate::Arguments>),
     Devices(devices::Arguments),
     Explain(explain::Arguments),
     Init(init::Arguments),
@@ -90,11 +92,10 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(code));
         }
     };
+    let levels_of = |command| matches.subcommand_matches(command).map(arguments::levels).unwrap_or_default();
     match cli.command {
-        Command::Check(arguments) => {
-            let levels = matches.subcommand_matches("check").map(arguments::levels).unwrap_or_default();
-            check::run(*arguments, levels)
-        }
+        Command::Check(arguments) => check::run(*arguments, levels_of("check")),
+        Command::Annotate(arguments) => annotate::run(&arguments, &levels_of("annotate")),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

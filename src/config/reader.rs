@@ -9,8 +9,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Config, ConfigError, OutputSettings, Settings};
-use crate::diagnostics::Level;
 use crate::device::Device;
+use crate::diagnostics::Level;
 use crate::diagnostics::selector;
 use crate::engine::LevelRule;
 use crate::options;

@@ -1,14 +1,29 @@
 //! The graph: operators joined by the tensors that flow between them. Subgraphs are graphs of their own, functions are
 //! inlined. A graph holds no shapes; what is known of tensors lies beside it, by [`TensorId`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use super::element_type::ElementType;
+use super::hash::HashSet;
 use super::place::{Place, Places};
 use crate::frontend::onnx::model::{Name, TensorDef, TypeDef};
 use crate::ops::Operator;
+
+/// A call of a function that its body has replaced.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Where the call stands.
+    pub place: Place,
+    /// First output, if it is used.
+    pub output: Option<TensorId>,
+    /// The graph that the body's nodes have joined.
+    pub graph: GraphId,
+    /// Their indices there, those of inner calls among them.
+    pub nodes: Range<usize>,
+}
 
 /// A tensor of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +46,10 @@ pub struct Program {
     pub tensors: Vec<Tensor>,
     /// Stored tensors: initializers and `Constant` nodes.
     pub stored: Vec<Stored>,
+    /// Tensors without values that are said to repeat another one.
+    pub tied: HashSet<Name>,
+    /// Calls of functions, whose nodes stand in the graphs of the callers.
+    pub calls: Vec<Call>,
     /// Places of nodes and tensors.
     pub places: Places,
     /// Nodes of the file, functions inlined, `Constant` nodes included.

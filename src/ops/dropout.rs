@@ -36,7 +36,10 @@ impl Operator for Dropout {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        if !self.switch || cx.input(2)?.single() == Some(Scalar::Integer(Dim::ZERO)) {
+        // Frameworks give the input itself where nothing is dropped.
+        let drops =
+            || !matches!(cx.input(1).and_then(|ratio| ratio.single()), Some(Scalar::Real(ratio)) if ratio == 0.0);
+        if !self.switch || cx.input(2)?.single() == Some(Scalar::Integer(Dim::ZERO)) || !drops() {
             return Some(Cost::FREE);
         }
         Cost::elementwise(cx, 1)

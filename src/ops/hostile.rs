@@ -35,6 +35,12 @@ impl Numbers {
         self.pick(&[0.0, 0.0, 1.0, 7.5, 4096.0, 1e12, 1e38])
     }
 
+    fn sizes(&mut self) -> Option<(Vec<u64>, ElementType)> {
+        let element = self.pick(&[ElementType::Float, ElementType::Int64, ElementType::Bool, ElementType::String]);
+        let dims = (0..self.next(6)).map(|_| self.pick(&[0, 1, 2, 3, 64, u64::MAX])).collect();
+        (self.next(5) > 0).then_some((dims, element))
+    }
+
     fn dim(&mut self) -> Dim {
         let symbol = |name: &str| Dim::from(&Symbol::new(name, SymbolKind::Free, 1, None));
         match self.next(12) {
@@ -90,8 +96,11 @@ impl Numbers {
     fn attribute(&mut self, name: &str) -> AttributeDef {
         let value = match name {
             "shape" | "axes" | "pads" | "paddings" | "perm" | "split" | "starts" | "ends" | "strides" | "dilations"
-            | "kernel_shape" => AttributeValue::Ints((0..self.next(5)).map(|_| self.integer()).collect()),
+            | "kernel_shape" | "qkv_hidden_sizes" => {
+                AttributeValue::Ints((0..self.next(5)).map(|_| self.integer()).collect())
+            }
             "scales" => AttributeValue::Floats((0..self.next(5)).map(|_| self.real() as f32).collect()),
+            "equation" => AttributeValue::String(self.pick(&["ij,jk", "...a,ab->...b", "a,ab,bc->c", "ii->i"]).into()),
             "mode" => AttributeValue::String(self.pick(&["linear", "nearest", "constant", "circular", "x"]).into()),
             _ => AttributeValue::Int(self.integer()),
         };
@@ -115,7 +124,17 @@ impl Host for Nobody {
     fn set_repeats(&mut self, _child: usize, _repeats: Repeats) {}
 }
 
-const ATTRIBUTES: [&str; 24] = [
+const ATTRIBUTES: [&str; 34] = [
+    "equation",
+    "num_heads",
+    "q_num_heads",
+    "kv_num_heads",
+    "qkv_hidden_sizes",
+    "hidden_size",
+    "num_groups",
+    "K",
+    "N",
+    "block_size",
     "axis",
     "axes",
     "keepdims",
@@ -156,6 +175,13 @@ fn try_one(entry: &Entry, numbers: &mut Numbers) {
         .collect();
     let opset = numbers.pick(&[1, 6, 7, 9, 10, 11, 13, 18, 21, 24]);
     let Ok(operator) = (entry.build)(&NodeView::new(&node, opset)) else { return };
+    // Work is asked for sizes that inference found; nonsense does no harm either.
+    for _ in 0..4 {
+        let tensors = [count, outputs].map(|count| Numbered((0..count).map(|_| numbers.sizes()).collect()));
+        let needs: Vec<bool> = (0..count).map(|_| numbers.next(2) == 0).collect();
+        let counted = [0; 4].map(|_| numbers.total());
+        check_work(&*operator, tensors, &needs, counted);
+    }
     let inputs: Vec<_> = facts.iter().map(Option::as_ref).collect();
     let Ok(found) = operator.infer(&mut InferCx::new(&inputs, outputs, &mut Nobody)) else { return };
     for tensor in found.iter().filter_map(Fact::as_tensor) {

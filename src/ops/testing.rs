@@ -197,7 +197,7 @@ impl Priced {
 }
 
 /// Dims and element types of facts as numbers.
-pub(crate) struct Numbers(Vec<Option<(Vec<u64>, ElementType)>>);
+pub(crate) struct Numbers(pub(crate) Vec<Option<(Vec<u64>, ElementType)>>);
 
 impl Numbers {
     /// Of tensors of known type and rank whose dims have numbers under `lookup`.

@@ -231,3 +231,127 @@ fn functions_of_two_elements_keep_the_other_one() {
     let choice = [typed(ElementType::Bool, &[4, 8]), x.clone(), y.clone()];
     assert_eq!(op("Where").priced(&choice, &[1, 2]).saved, Saved::input(0));
 }
+
+#[test]
+fn dropout_keeps_a_mask_unless_it_drops_nothing() {
+    let node = |ratio: f64| {
+        let inputs = [float(&[4, 8]), reals(&[ratio]), typed(ElementType::Bool, &[])];
+        op("Dropout").priced(&inputs, &[0])
+    };
+    assert_eq!(node(0.5).saved, Saved::extra(32));
+    assert!(node(0.0).works.is_empty() && node(0.0).saved == Saved::NOTHING);
+}
+
+#[test]
+fn einsum_sorts_its_indices_into_batch_rows_columns_and_sum() {
+    let node = |equation: &str| op("Einsum").string("equation", equation);
+    let scores = node("bhqd,bhkd->bhqk").priced(&[float(&[2, 3, 10, 16]), float(&[2, 3, 12, 16])], &[0, 1]);
+    assert_eq!(scores.family(), Family::Product { batch: 6, m: 10, n: 12, k: 16 });
+    assert_eq!((scores.saved, scores.backward.len()), (Saved::inputs(0..2), 2));
+    let linear = node("...k,kn->...n").priced(&[float(&[4, 10, 64]), float(&[64, 32])], &[1]);
+    assert_eq!(linear.family(), Family::Product { batch: 1, m: 40, n: 32, k: 64 });
+    assert_eq!(linear.saved, Saved::input(0));
+    let three = node("ab,bc,cd->ad").priced(&[float(&[2, 3]), float(&[3, 4]), float(&[4, 5])], &[0, 1, 2]);
+    let products = [Family::Product { batch: 1, m: 2, n: 4, k: 3 }, Family::Product { batch: 1, m: 2, n: 5, k: 4 }];
+    assert_eq!(three.families(), products);
+    assert_eq!((three.saved, three.backward.len()), (Saved::inputs(0..3).and(Saved::extra(32)), 4));
+    assert_eq!(node("ij->ji").priced(&[float(&[2, 3])], &[]).family(), Family::Copy { elements: 6 });
+    assert_eq!(node("ij->i").priced(&[float(&[2, 3])], &[]).family(), Family::Reduce { rows: 2, cols: 3 });
+}
+
+#[test]
+fn attention_is_one_item_and_keeps_its_operands() {
+    let flat = op("Attention").opset(23).int("q_num_heads", 8).int("kv_num_heads", 2).int("is_causal", 1);
+    let priced = flat.priced(&[float(&[2, 10, 64]), float(&[2, 12, 16]), float(&[2, 12, 16])], &[0, 1, 2]);
+    let family =
+        Family::Attention { batch: 2, heads: 8, kv_heads: 2, queries: 10, keys: 12, head_dim: 8, causal: true };
+    assert_eq!(priced.family(), family);
+    assert_eq!(priced.saved, Saved::inputs(0..4).and(Saved::output(0)).and(Saved::extra(4 * 160)));
+    assert_eq!(priced.gradients(), [(family, Gradient::All)]);
+    let work = &priced.backward[0].0;
+    assert_eq!(work.flops, 2.5 * priced.works[0].flops);
+    assert_eq!([work.bytes_read, work.bytes_written], [4.0 * (3.0 * 1280.0 + 768.0), 4.0 * (1280.0 + 768.0)]);
+}
+
+#[test]
+fn attention_with_its_projection_is_a_product_first() {
+    let node = op("Attention").domain("com.microsoft").int("num_heads", 4);
+    let priced = node.priced(&[float(&[2, 10, 64]), float(&[64, 192]), float(&[192])], &[0, 1, 2]);
+    let projection = Family::Product { batch: 1, m: 20, n: 192, k: 64 };
+    let attention =
+        Family::Attention { batch: 2, heads: 4, kv_heads: 4, queries: 10, keys: 10, head_dim: 16, causal: false };
+    assert_eq!(priced.families(), [projection, attention]);
+    assert_eq!(priced.works[0].flops, 2.0 * 20.0 * 192.0 * 64.0 + 20.0 * 192.0);
+    let kept = Saved::extra(20 * 192 * 4 + 4 * 80);
+    assert_eq!(priced.saved, Saved::inputs(0..2).and(Saved::output(0)).and(kept));
+    let gradients = priced.gradients();
+    assert_eq!(gradients[0], (attention, Gradient::All));
+    assert_eq!(gradients[3], (Family::Reduce { rows: 192, cols: 20 }, Gradient::Weight));
+}
+
+#[test]
+fn other_attentions_find_their_sizes() {
+    let multi = op("MultiHeadAttention").domain("com.microsoft").int("num_heads", 4);
+    let multi = multi.priced(&[float(&[2, 10, 64]), float(&[2, 12, 64]), float(&[2, 12, 64])], &[]);
+    let Family::Attention { queries, keys, head_dim, .. } = multi.family() else { panic!() };
+    assert_eq!((queries, keys, head_dim), (10, 12, 16));
+    let groups = op("GroupQueryAttention").domain("com.microsoft").int("num_heads", 8).int("kv_num_heads", 2);
+    let inputs = [
+        float(&[2, 1, 64]),
+        float(&[2, 1, 16]),
+        float(&[2, 1, 16]),
+        float(&[2, 2, 31, 8]),
+        float(&[2, 2, 31, 8]),
+        typed(ElementType::Int32, &[2]),
+        typed(ElementType::Int32, &[]),
+    ];
+    // No cache comes out: the keys follow from what was counted.
+    let groups = groups.priced(&inputs, &[]);
+    let Family::Attention { heads, kv_heads, keys, .. } = groups.family() else { panic!() };
+    assert_eq!((heads, kv_heads, keys), (8, 2, 32));
+    let linear = op("LinearAttention").opset(24).int("q_num_heads", 4).int("kv_num_heads", 2);
+    let linear = linear.string("update_rule", "linear");
+    let linear = linear.priced(&[float(&[2, 10, 32]), float(&[2, 10, 16]), float(&[2, 10, 24])], &[0]);
+    assert_eq!(linear.family(), Family::Product { batch: 2 * 6, m: 10, n: 12, k: 8 });
+}
+
+#[test]
+fn recurrent_layer_has_its_gates_and_keeps_them() {
+    let node = op("LSTM").string("direction", "bidirectional").int("hidden_size", 16).outputs(3);
+    let priced = node.priced(&[float(&[5, 2, 8]), float(&[2, 64, 8]), float(&[2, 64, 16])], &[0, 1, 2]);
+    let family = Family::Recurrent { batch: 2, steps: 5, inputs: 8, hidden: 16, gates: 4, directions: 2 };
+    assert_eq!(priced.family(), family);
+    assert_eq!(priced.saved.extra_bytes, 5 * 2 * 2 * 16 * 5 * 4);
+    assert_eq!(priced.gradients(), [(family, Gradient::All)]);
+}
+
+#[test]
+fn losses_keep_logarithms_and_labels() {
+    let labels = typed(ElementType::Int64, &[4]);
+    let loss = op("SoftmaxCrossEntropyLoss").priced(&[float(&[4, 10]), labels.clone()], &[0]);
+    assert_eq!(loss.families(), [Family::Softmax { rows: 4, cols: 10 }, Family::Reduce { rows: 1, cols: 4 }]);
+    assert_eq!(loss.saved, Saved::inputs(1..3).and(Saved::extra(160 + 4)));
+    let plain = op("NegativeLogLikelihoodLoss").priced(&[float(&[4, 10]), labels], &[0]);
+    assert_eq!(plain.saved, Saved::inputs(0..3).and(Saved::extra(4)));
+}
+
+#[test]
+fn choices_sort_and_put_their_gradient_back() {
+    let top = op("TopK").outputs(2).priced(&[float(&[6, 50]), ints(&[5])], &[0]);
+    assert_eq!((top.family(), top.saved), (Family::Sort { rows: 6, cols: 50 }, Saved::output(1)));
+    assert_eq!(top.gradients(), [(Family::Copy { elements: 300 }, Gradient::All)]);
+    let boxes = op("NonMaxSuppression").priced(&[float(&[2, 100, 4]), float(&[2, 3, 100])], &[]);
+    assert_eq!(boxes.family(), Family::Sort { rows: 6, cols: 100 });
+}
+
+#[test]
+fn interpolation_computes_where_it_is_not_nearest() {
+    let sizes = [Some(float(&[1, 4, 8, 8])), None, None, Some(ints(&[1, 4, 16, 16]))];
+    let node = |mode: &str| op("Resize").string("mode", mode).priced_optional(&sizes, &[0]);
+    assert_eq!(node("nearest").family(), Family::Copy { elements: 1024 });
+    assert_eq!(
+        (node("linear").family(), node("linear").saved),
+        (Family::Elementwise { elements: 1024 }, Saved::NOTHING)
+    );
+    assert_eq!(node("linear").gradients(), [(Family::Elementwise { elements: 1024 }, Gradient::All)]);
+}

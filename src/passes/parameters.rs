@@ -73,7 +73,7 @@ pub fn classify(program: &Program) -> Vec<Usage> {
             let shares_bytes = external_range(stored).is_some_and(|range| !seen.insert(range));
             let bytes = if shares_bytes { 0 } else { stored.def.stored_bytes().unwrap_or(0) };
             let bytes = i128::try_from(bytes).unwrap_or(i128::MAX);
-            let repeats = shares_bytes || tied.contains(&index);
+            let repeats = shares_bytes || tied.contains(&index) || is_said_to_repeat(program, stored);
             Usage {
                 kind,
                 elements,
@@ -83,6 +83,21 @@ pub fn classify(program: &Program) -> Vec<Usage> {
             }
         })
         .collect()
+}
+
+/// Whether a tensor without values repeats another one by the word of the file.
+fn is_said_to_repeat(program: &Program, stored: &Stored) -> bool {
+    matches!(stored.def.data, Payload::Missing)
+        && !program.tied.is_empty()
+        && program.tensor(stored.tensor).is_some_and(|tensor| program.tied.contains(&*tensor.path()))
+}
+
+/// Paths of the tensors whose values repeat another's, for a text that leaves the values out.
+pub fn repeated_values<'a>(program: &'a Program, usages: &'a [Usage]) -> impl Iterator<Item = String> + 'a {
+    let repeated =
+        |(stored, usage): &(&Stored, &Usage)| usage.repeats && !matches!(stored.def.data, Payload::External(_));
+    let paths = program.stored.iter().zip(usages).filter(repeated);
+    paths.filter_map(|(stored, _)| program.tensor(stored.tensor).map(crate::ir::graph::Tensor::path))
 }
 
 fn stored_of(program: &Program, tensor: TensorId) -> Option<StoredId> {

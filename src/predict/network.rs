@@ -106,6 +106,22 @@ pub fn estimate(
     Some(estimate)
 }
 
+/// The kernels that [`estimate`] prices; `None` where it is.
+#[must_use]
+pub fn schedule(
+    analysis: &Analysis,
+    figures: &Figures,
+    values: &BTreeMap<String, i128>,
+    target: &Target,
+) -> Option<Schedule> {
+    if !figures.unbound.is_empty() {
+        return None;
+    }
+    let sizes = Sizes::of(&analysis.inference, values);
+    let operations = analysis.operations(target.attention);
+    Some(lower(&Lowering { analysis, operations, sizes: &sizes, figures, target }))
+}
+
 impl StepTime {
     /// The step as the sum of its parts, with its interval.
     fn sum(&mut self, target: &Target) {

@@ -35,6 +35,14 @@ pub fn write_diagnostics(report: &Report, style: Style, out: &mut dyn Write) -> 
     report.models.iter().try_for_each(|model| write_findings(model, &mut explained, style, out))
 }
 
+/// Writes the diagnostics of one model.
+///
+/// # Errors
+/// Writing fails.
+pub fn write_findings_of(model: &Model, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    write_findings(model, &mut HashSet::new(), style, out)
+}
+
 /// Places of a finding that are listed behind the first.
 const MORE_PLACES: usize = 3;
 
@@ -328,7 +336,7 @@ fn row(layer: &Layer, style: Style) -> Vec<String> {
 }
 
 /// `32×64×56×56`.
-fn shape(dims: Option<&[Extent]>, style: Style) -> String {
+pub(super) fn shape(dims: Option<&[Extent]>, style: Style) -> String {
     match dims {
         None => UNKNOWN.to_owned(),
         Some([]) => "scalar".to_owned(),

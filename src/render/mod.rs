@@ -1,5 +1,6 @@
 //! Renderers: report data to text, one file per format. They compute nothing that the report does not say.
 
+pub mod annotated;
 pub mod concise;
 pub mod devices;
 pub mod human;

@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::annotate::Shifts;
 use super::locate::Locator;
 use super::price::Pricing;
 use super::stages::fact_text;
 use super::{
-    Assumption, Coverage, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target, TensorType,
+    Assumption, Coverage, Excerpt, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target,
+    TensorType,
 };
 use crate::analysis::{Analysis, Figures, LayerFigures};
 use crate::assume::{Assumed, assume};
 use crate::diagnostics::{Code, Diagnostic, Level, selector};
 use crate::engine::{CheckOptions, Checked, Mode};
+use crate::frontend::sniff::Format;
 use crate::frontend::source::Source;
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
@@ -44,11 +47,12 @@ pub(crate) fn models(checked: &Checked, source: &Source, path: &str, options: &C
             opsets: header.opsets.iter().cloned().collect(),
         };
     }
-    let mut locator = Locator::new(path, source, checked.places(), checked.format);
+    let mut locator = Locator::new(path, source, checked);
     let mut diagnostics = checked.diagnostics.clone();
     let gpus = devices(&options.request);
     let Some(analysis) = &checked.analysis else {
         base.diagnostics = findings(diagnostics, options, &mut locator);
+        settle_lines(&mut base, checked);
         return vec![base; gpus.len().max(1)];
     };
     let assumed = assume(&analysis.bound, options.mode);
@@ -63,9 +67,44 @@ pub(crate) fn models(checked: &Checked, source: &Source, path: &str, options: &C
         let found = pricing.price(gpu, &mut model);
         let all = diagnostics.iter().cloned().chain(found).collect();
         model.diagnostics = findings(all, options, &mut locator);
+        settle_lines(&mut model, checked);
         models.push(model);
     }
     models
+}
+
+/// Gives places of a binary model their lines in the text of `annotate`.
+fn settle_lines(model: &mut Model, checked: &Checked) {
+    if checked.format != Some(Format::Onnx) {
+        return;
+    }
+    let shifts = &Shifts::of(&model.diagnostics, &checked.layout);
+    for layer in &mut model.layers {
+        shifts.apply(&mut layer.place);
+    }
+    for finding in &mut model.diagnostics {
+        for place in &mut finding.places {
+            shifts.apply(place);
+        }
+        if let Some(excerpt) = &mut finding.excerpt {
+            settle_excerpt(excerpt, shifts);
+        }
+    }
+}
+
+/// An excerpt begins with the line in front of the marked one, unless comments stand between them.
+fn settle_excerpt(excerpt: &mut Excerpt, shifts: &Shifts) {
+    let line = |line: usize| usize::try_from(shifts.line(line as u64)).unwrap_or(usize::MAX);
+    let context = excerpt.text.find('\n').map(|end| end + 1).filter(|&end| end <= excerpt.range.start);
+    let first = line(excerpt.first_line);
+    match context {
+        Some(start) if line(excerpt.first_line + 1) != first + 1 => {
+            excerpt.first_line = line(excerpt.first_line + 1);
+            excerpt.text.drain(..start);
+            excerpt.range = excerpt.range.start - start..excerpt.range.end.saturating_sub(start);
+        }
+        _ => excerpt.first_line = first,
+    }
 }
 
 fn mode_name(mode: Mode) -> &'static str {
@@ -220,7 +259,7 @@ fn layers(
     .collect()
 }
 
-fn shape_of(analysis: &Analysis, tensor: TensorId) -> Option<&Shape> {
+pub(super) fn shape_of(analysis: &Analysis, tensor: TensorId) -> Option<&Shape> {
     analysis.inference.fact(tensor).as_tensor()?.shape.as_ref()
 }
 
@@ -229,7 +268,7 @@ pub(super) fn evaluate(dim: &Dim, values: &BTreeMap<String, i128>) -> Option<i12
 }
 
 /// The dim as a number where the target decides it, else as text.
-fn evaluated(dim: &Dim, values: &BTreeMap<String, i128>) -> Extent {
+pub(super) fn evaluated(dim: &Dim, values: &BTreeMap<String, i128>) -> Extent {
     match evaluate(dim, values) {
         Some(number) => Extent::Number(number),
         None => extent(dim),

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Excerpt, Location};
+use crate::engine::Checked;
 use crate::frontend::onnx::decode::decode_node;
-use crate::frontend::onnx_text::{PrintOptions, print_node};
+use crate::frontend::onnx_text::{Layout, PrintOptions, print_node};
 use crate::frontend::sniff::Format;
 use crate::frontend::source::Source;
 use crate::ir::place::{Place, PlaceData, Places, Span};
@@ -18,6 +19,7 @@ pub(super) struct Locator<'a> {
     path: &'a str,
     source: &'a Source,
     places: &'a Places,
+    layout: &'a Layout,
     text: Option<&'a str>,
     /// Offsets at which the lines of a text file start.
     lines: Vec<usize>,
@@ -26,10 +28,12 @@ pub(super) struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    pub(super) fn new(path: &'a str, source: &'a Source, places: &'a Places, format: Option<Format>) -> Self {
-        let text = if format == Some(Format::OnnxText) { std::str::from_utf8(&source.bytes).ok() } else { None };
+    pub(super) fn new(path: &'a str, source: &'a Source, checked: &'a Checked) -> Self {
+        let text =
+            if checked.format == Some(Format::OnnxText) { std::str::from_utf8(&source.bytes).ok() } else { None };
         let starts = |text: &str| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { path, source, places, text, lines: text.map_or_else(Vec::new, starts), nodes: None }
+        let lines = text.map_or_else(Vec::new, starts);
+        Self { path, source, places: checked.places(), layout: &checked.layout, text, lines, nodes: None }
     }
 
     /// The file as a whole.
@@ -43,6 +47,7 @@ impl<'a> Locator<'a> {
         location.graph = (!data.graph.is_empty()).then(|| data.graph.to_string());
         location.node = data.node.as_ref().map(ToString::to_string);
         location.tensor = data.tensor.as_ref().map(ToString::to_string);
+        location.lines = data.span.and_then(|span| self.layout.of(span));
         match (data.span, self.text) {
             (Some(span), Some(text)) => {
                 let (line, column) = self.line_and_column(text, span.start);
@@ -93,13 +98,22 @@ impl<'a> Locator<'a> {
     fn node_excerpt(&mut self, data: &PlaceData) -> Option<Excerpt> {
         let index = data.node_index?;
         let graph = data.graph.clone();
+        let line = data.span.and_then(|span| self.layout.of(span)).map(|lines| lines.first);
         let spans = self.nodes.get_or_insert_with(|| node_spans(self.places));
         let mut text = String::new();
         let mut range = 0..0;
-        let first = index.saturating_sub(1);
-        let options = PrintOptions { max_elements: EXCERPT_ELEMENTS, metadata: false };
-        for at in first..=index.saturating_add(1) {
+        let mut first_line = line;
+        let options = PrintOptions { max_elements: EXCERPT_ELEMENTS, metadata: false, ..PrintOptions::default() };
+        for at in index.saturating_sub(1)..=index {
             let Some(span) = spans.get(&(graph.clone(), at)) else { continue };
+            if at != index {
+                // It is shown where it stands on the line before.
+                let before = self.layout.of(*span).filter(|lines| lines.first == lines.last).map(|lines| lines.first);
+                if before.is_none() || before.map(|before| before + 1) != line {
+                    continue;
+                }
+                first_line = before;
+            }
             let Some(node) = decode_node(&self.source.bytes, *span) else { continue };
             let line = print_node(&node, &options);
             let line = line.trim_end();
@@ -110,7 +124,8 @@ impl<'a> Locator<'a> {
             text.push_str(line);
             text.push('\n');
         }
-        (!text.is_empty()).then(|| Excerpt { first_line: first as usize + 1, text, range, label: String::new() })
+        let first_line = first_line.map_or(1, |line| line as usize);
+        (!text.is_empty()).then(|| Excerpt { first_line, text, range, label: String::new() })
     }
 }
 

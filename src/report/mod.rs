@@ -2,11 +2,13 @@
 //!
 //! A number that is not known is `None` (`null`), never 0; what does not apply is 0.
 
+pub mod annotate;
 pub(crate) mod build;
 mod locate;
 pub(crate) mod price;
 pub mod schema;
 pub mod stages;
+mod totals;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::diagnostics::Level;
+use crate::frontend::onnx_text::Lines;
 
 /// Name of this form of the report.
 pub const SCHEMA: &str = "dlcost-report/1";
@@ -445,12 +448,16 @@ pub struct Location {
     /// First byte and one past the last, in binary files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub byte_range: Option<[u64; 2]>,
-    /// Line, from 1, in text files.
+    /// Line, from 1: that of a text file, and for a binary one the line in the output of `annotate` with the same
+    /// options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
     /// Column, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
+    /// Lines in the text of `annotate` before it has comments.
+    #[serde(skip)]
+    pub lines: Option<Lines>,
 }
 
 /// A diagnostic, as text.

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::build::batch;
-use super::{ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs};
+use super::totals::totals;
+use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
 use crate::analysis::{Analysis, Figures};
+use crate::assume::assume;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::lints::{LintCx, lint};
 use crate::engine::{CheckOptions, Checked, Mode};
-use crate::predict::network::{Estimate, estimate};
+use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
-use crate::target::{ChosenGpu, Context, Target};
+use crate::target::{ChosenGpu, Context, Target, devices};
 
 /// What is known of a model before a device is chosen.
 pub(super) struct Pricing<'a> {
@@ -22,24 +24,27 @@ pub(super) struct Pricing<'a> {
 }
 
 impl Pricing<'_> {
-    /// Fills in what holds for a device, and gives what there is to say about it.
-    pub(super) fn price(&self, gpu: &ChosenGpu, model: &mut Model) -> Vec<Diagnostic> {
-        let options = self.options;
+    /// What is priced on a device, and what had to be assumed for it.
+    fn target(&self, gpu: &ChosenGpu) -> Option<(Target, Vec<Assumption>)> {
         let context = Context {
             analysis: self.analysis,
             producer: self.checked.header.as_ref().map_or("", |header| &header.producer_name),
-            mode: options.mode,
+            mode: self.options.mode,
             batch: batch(self.analysis, self.values).and_then(|batch| u64::try_from(batch).ok()),
         };
-        let Some((target, assumptions)) = Target::resolve(&options.request, gpu, &context) else {
-            return Vec::new();
-        };
+        Target::resolve(&self.options.request, gpu, &context)
+    }
+
+    /// Fills in what holds for a device, and gives what there is to say about it.
+    pub(super) fn price(&self, gpu: &ChosenGpu, model: &mut Model) -> Vec<Diagnostic> {
+        let Some((target, assumptions)) = self.target(gpu) else { return Vec::new() };
         model.assumptions.extend(assumptions);
         describe(&target, model);
         let Some(estimate) = estimate(self.analysis, self.figures, self.values, &target) else {
             return Vec::new();
         };
         fill(&estimate, &target, model);
+        model.totals = totals(&self.options.request, &target, &estimate.time);
         lint(&LintCx {
             analysis: self.analysis,
             figures: self.figures,
@@ -47,7 +52,7 @@ impl Pricing<'_> {
             target: &target,
             estimate: &estimate,
             report: model,
-            device_is_given: !options.request.gpus.is_empty(),
+            device_is_given: !self.options.request.gpus.is_empty(),
         })
     }
 }
@@ -146,12 +151,32 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
     }
 }
 
-/// The kernels of a step with their prices.
-pub(crate) fn kernels(_analysis: &Analysis, _checked: &Checked, _options: &CheckOptions) -> String {
-    String::new()
+/// The kernels of a step on each device, with their prices.
+pub(crate) fn kernels(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
+    for_each_gpu(analysis, checked, options, &|pricing, target| {
+        let schedule = schedule(analysis, pricing.figures, pricing.values, target)?;
+        Some(stages::kernels(analysis, &schedule, target))
+    })
 }
 
-/// Memory by parts.
-pub(crate) fn memory(_analysis: &Analysis, _checked: &Checked, _options: &CheckOptions) -> String {
-    String::new()
+/// Memory on each device, by parts and by layers.
+pub(crate) fn memory(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
+    for_each_gpu(analysis, checked, options, &|pricing, target| {
+        let estimate = estimate(analysis, pricing.figures, pricing.values, target)?;
+        Some(stages::memory(analysis, &estimate.memory, target))
+    })
+}
+
+/// The texts of all devices; nothing where sizes are not known, which a diagnostic says.
+fn for_each_gpu(
+    analysis: &Analysis,
+    checked: &Checked,
+    options: &CheckOptions,
+    text: &dyn Fn(&Pricing<'_>, &Target) -> Option<String>,
+) -> String {
+    let assumed = assume(&analysis.bound, options.mode);
+    let figures = analysis.at(&assumed.values);
+    let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
+    let of = |gpu: &ChosenGpu| pricing.target(gpu).and_then(|(target, _)| text(&pricing, &target));
+    devices(&options.request).iter().filter_map(of).collect::<Vec<_>>().join("\n")
 }

@@ -164,7 +164,8 @@ fn on_all_cores<T: Sync>(items: &[T], job: &(dyn Fn(&T) -> Outcome<Table> + Sync
 
 fn analyse(path: &Path, options: &CheckOptions) -> Outcome<Model> {
     let shown = path.display().to_string();
-    Ok(check(&Input::Path(path.to_path_buf()), &shown, options)?)
+    // One device, one entry.
+    check(&Input::Path(path.to_path_buf()), &shown, options)?.pop().ok_or_else(|| "no entry".into())
 }
 
 fn options(shapes: &[(String, Vec<String>)]) -> CheckOptions {

@@ -32,6 +32,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", help_heading = "Output")]
     pub(super) top: Option<usize>,
 
+    /// Leave out notes, and models without warnings and errors
+    #[arg(long, help_heading = "Output")]
+    pub(super) problems: bool,
+
     /// List type and shape of every tensor in the JSON report
     #[arg(long, help_heading = "Output")]
     pub(super) tensors: bool,

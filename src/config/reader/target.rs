@@ -57,9 +57,7 @@ impl Reader {
     /// Names and files of devices, in one text or a list; each is looked up, so that a wrong one is named with its place.
     fn gpus(&self, value: &Entry<'_>) -> Result<Vec<GpuName>, Wrong> {
         let names = match value.get_ref() {
-            DeValue::Array(items) => {
-                items.iter().map(|item| self.gpus(item)).collect::<Result<Vec<_>, _>>()?.concat()
-            }
+            DeValue::Array(items) => items.iter().map(|item| self.gpus(item)).collect::<Result<Vec<_>, _>>()?.concat(),
             _ => word(value, |text| {
                 text.split(',').map(|name| values::gpu(name, &self.folder)).collect::<Result<Vec<_>, _>>()
             })?,
@@ -134,7 +132,10 @@ mod tests {
 
     #[test]
     fn wrong_targets_are_refused_at_their_place() {
-        assert!(bad("[defaults]\ngpu = 'v1000'\n").starts_with("dlcost.toml:2:7: no device is called 'v1000'; nearest: v100"));
+        assert!(
+            bad("[defaults]\ngpu = 'v1000'\n")
+                .starts_with("dlcost.toml:2:7: no device is called 'v1000'; nearest: v100")
+        );
         assert!(bad("[defaults]\nprice = -1\n").starts_with("dlcost.toml:2:9: "));
         assert!(bad("[defaults]\nprice = nan\n").starts_with("dlcost.toml:2:9: "));
         assert!(bad("[defaults]\nreplicas = 1.5\n").starts_with("dlcost.toml:2:12: "));

@@ -13,6 +13,10 @@ use crate::ir::place::Span;
 /// An interned name. Empty where ONNX leaves a name out.
 pub type Name = Arc<str>;
 
+/// Key of metadata of the main graph that names a stored tensor whose values repeat another's. It speaks for the
+/// values in a text that leaves them out.
+pub const TIED: &str = "dlcost.tied";
+
 /// `ModelProto`.
 #[derive(Clone, Debug, Default)]
 pub struct Model {

@@ -2,6 +2,7 @@
 //! `grammar/onnx_text.md` describes what is read.
 
 mod elements;
+mod layout;
 mod lexer;
 mod parser;
 mod print_values;
@@ -10,8 +11,9 @@ mod recover;
 mod types;
 mod values;
 
+pub use layout::{Layout, Lines};
 pub use parser::{SyntaxError, parse};
-pub use printer::{PrintOptions, print_model, print_node};
+pub use printer::{PrintOptions, layout, print_model, print_node};
 
 /// Graphs may be nested this deep; deeper ones are refused by the parser and left out by the printer.
 const MAX_GRAPH_DEPTH: usize = 32;

@@ -55,6 +55,16 @@ fn element_texts(element: ElementType, bytes: &[u8], count: usize) -> Box<dyn It
     }
 }
 
+/// Elements that a packed payload holds, whatever its dims say.
+fn elements_of(tensor: &TensorDef) -> usize {
+    match (&tensor.data, tensor.element) {
+        (Payload::Raw(raw), Some(element)) if element.bits() > 0 => {
+            raw.len().saturating_mul(8) / element.bits() as usize
+        }
+        _ => 0,
+    }
+}
+
 impl Printer<'_> {
     /// `: kind = value` of an attribute.
     pub(super) fn attribute_value(&mut self, value: &AttributeValue, depth: usize) {
@@ -71,14 +81,14 @@ impl Printer<'_> {
             self.put(" = ");
         }
         match value {
-            V::Float(value) => self.put(&real_text!(*value)),
+            V::Float(value) => self.put_with(|| real_text!(*value)),
             V::Int(value) => self.show(value),
             V::String(value) => self.byte_string(value),
             V::Tensor(tensor) => self.tensor_value(tensor),
             V::Graph(graph) => self.graph(graph, depth + 1),
             V::SparseTensor(tensor) => self.sparse_tensor(tensor),
             V::Type(ty) => self.type_def(ty, 0),
-            V::Floats(list) => self.value_list(list, |printer, value| printer.put(&real_text!(*value))),
+            V::Floats(list) => self.value_list(list, |printer, value| printer.put_with(|| real_text!(*value))),
             V::Ints(list) => self.value_list(list, |printer, value| printer.show(value)),
             V::Strings(list) => self.value_list(list, |printer, value| printer.byte_string(value)),
             V::Tensors(list) => self.value_list(list, Self::tensor_value),
@@ -89,6 +99,13 @@ impl Printer<'_> {
                 self.put("@");
                 self.name(name);
             }
+        }
+    }
+
+    /// Writes a text without line breaks that need not be made where nothing is written.
+    fn put_with(&mut self, text: impl FnOnce() -> String) {
+        if self.writes() {
+            self.put(&text());
         }
     }
 
@@ -145,6 +162,7 @@ impl Printer<'_> {
 
     /// `float[2] w = {1.0, 2.0}`.
     pub(super) fn stored_tensor(&mut self, tensor: &TensorDef) {
+        self.begin(tensor.span);
         self.stored_type(tensor);
         self.put(" ");
         self.name(&tensor.name);
@@ -154,6 +172,7 @@ impl Printer<'_> {
 
     /// `float[2] {1.0, 2.0}`, with its name if it has one.
     fn tensor_value(&mut self, tensor: &TensorDef) {
+        self.begin(tensor.span);
         let external = matches!(tensor.data, Payload::External(_));
         self.stored_type(tensor);
         self.put(" ");
@@ -166,6 +185,8 @@ impl Printer<'_> {
 
     /// `sparse_tensor(float[4]) w = (float[1] {2.5}, int64[1] {3})`.
     pub(super) fn sparse_tensor(&mut self, tensor: &SparseTensorDef) {
+        self.begin(tensor.values.span);
+        self.begin(tensor.indices.span);
         self.put("sparse_tensor(");
         self.put(tensor.values.element.map_or("undefined", ElementType::name));
         self.dims(&tensor.dims);
@@ -186,7 +207,7 @@ impl Printer<'_> {
             return;
         }
         let count = tensor.element_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-        if count > self.options.max_elements && !self.excerpt {
+        if count.max(elements_of(tensor)) > self.most_elements(tensor) {
             self.put("{}");
             return;
         }
@@ -194,10 +215,20 @@ impl Printer<'_> {
         match (&tensor.data, tensor.element) {
             (Payload::Strings(strings), _) => self.strings(strings),
             (_, Some(ElementType::String)) => self.strings(&tensor.strings(count).unwrap_or_default()),
-            (_, Some(element)) => self.elements(tensor, element, count),
+            (_, Some(element)) if self.writes() => self.elements(tensor, element, count),
             _ => {}
         }
         self.put("}");
+    }
+
+    /// Payloads of more elements are left out.
+    fn most_elements(&self, tensor: &TensorDef) -> usize {
+        match tensor.element {
+            // An excerpt shows the beginning of any list.
+            _ if self.excerpt => usize::MAX,
+            Some(element) if element.is_integer() && element.bits() >= 32 => self.options.max_integers,
+            _ => self.options.max_elements,
+        }
     }
 
     fn strings(&mut self, strings: &[Bytes]) {

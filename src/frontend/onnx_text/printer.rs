@@ -3,12 +3,15 @@
 
 use std::fmt::Write;
 
+use super::layout::{Layout, Lines};
 use super::lexer::{PRAGMA, is_identifier};
 use super::{MAX_GRAPH_DEPTH, MAX_TYPE_DEPTH};
 use crate::frontend::onnx::model::{
-    AttributeDef, DimDef, FunctionDef, GraphDef, Model, Name, NodeDef, OpsetImport, TensorTypeDef, TypeDef, ValueInfo,
+    AttributeDef, AttributeValue, DimDef, FunctionDef, GraphDef, Model, Name, NodeDef, OpsetImport, TIED,
+    TensorTypeDef, TypeDef, ValueInfo,
 };
 use crate::ir::element_type::ElementType;
+use crate::ir::place::Span;
 
 /// How much is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,39 +19,91 @@ pub struct PrintOptions {
     /// Payloads of more elements are left out, as in a file that was stripped of its weights; in an excerpt, lists of
     /// more values are cut short.
     pub max_elements: usize,
-    /// Writes metadata of graphs and nodes, as comments that only our parser reads.
+    /// The same for integers of 32 and 64 bits, which may decide a shape.
+    pub max_integers: usize,
+    /// Writes metadata of graphs and nodes, as comments that only our parser reads; [`TIED`] is always written.
     pub metadata: bool,
+    /// Breaks lines inside of long nodes: behind what they are, and between attributes and inputs.
+    pub break_long_nodes: bool,
 }
+
+/// Nodes of more characters are long.
+const LONG: usize = 100;
 
 impl Default for PrintOptions {
     /// Everything.
     fn default() -> Self {
-        Self { max_elements: usize::MAX, metadata: true }
+        Self { max_elements: usize::MAX, max_integers: usize::MAX, metadata: true, break_long_nodes: false }
     }
 }
 
 /// The model as text that can be read back.
 #[must_use]
 pub fn print_model(model: &Model, options: &PrintOptions) -> String {
-    let mut printer = Printer { out: String::new(), options, excerpt: false, indent: 0 };
+    let mut printer = Printer::new(Purpose::Text, options);
     printer.model(model);
     printer.out
+}
+
+/// The lines on which [`print_model`] puts what stands in the model; no text is made for it.
+#[must_use]
+pub fn layout(model: &Model, options: &PrintOptions) -> Layout {
+    let mut printer = Printer::new(Purpose::Lines, options);
+    printer.model(model);
+    Layout::new(printer.items, printer.header)
 }
 
 /// The node on one line, to be looked at: long lists are cut with `...` and subgraphs are left out.
 #[must_use]
 pub fn print_node(node: &NodeDef, options: &PrintOptions) -> String {
-    let mut printer = Printer { out: String::new(), options, excerpt: true, indent: 0 };
+    let mut printer = Printer::new(Purpose::Excerpt, options);
     printer.node(node, 0);
     printer.out
+}
+
+/// What is printed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The whole text.
+    Text,
+    /// One line for the eye.
+    Excerpt,
+    /// Line numbers of the whole text. The same code counts and writes, so that the two cannot differ.
+    Lines,
 }
 
 pub(super) struct Printer<'a> {
     pub(super) out: String,
     pub(super) options: &'a PrintOptions,
-    /// One line for the eye.
     pub(super) excerpt: bool,
+    purpose: Purpose,
     indent: usize,
+    /// Number of the line that is written, from 1.
+    line: u32,
+    /// What was put on which lines; what stands on the line that is written ends it, wherever that will be.
+    items: Vec<(Span, Lines)>,
+    /// How many items stand on lines that are finished.
+    finished: usize,
+    /// The last line of the header, else of the signature of the main graph; 0 before it is known.
+    header: u32,
+}
+
+/// Whether a node takes more than a line of [`LONG`] characters, by a rough count that costs nothing.
+fn is_long(node: &NodeDef) -> bool {
+    let names = |names: &[Name]| names.iter().map(|name| name.len() + 4).sum::<usize>();
+    let attribute = |attribute: &AttributeDef| {
+        let value = match &attribute.value {
+            AttributeValue::String(text) => text.len(),
+            AttributeValue::Ints(list) => 3 * list.len(),
+            AttributeValue::Floats(list) => 6 * list.len(),
+            AttributeValue::Tensor(tensor) => tensor.name.len() + 12,
+            _ => 4,
+        };
+        attribute.name.len() + value + 9
+    };
+    let attributes: usize = node.attributes.iter().map(attribute).sum();
+    let head = node.name.len() + node.domain.len() + node.op_type.len() + 12;
+    head + names(&node.outputs) + attributes + names(&node.inputs) > LONG
 }
 
 /// Words that begin a type and so are no name where a type may stand, and words that are numbers.
@@ -58,14 +113,49 @@ fn is_reserved(name: &str) -> bool {
         || ["inf", "infinity", "nan"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
+impl<'a> Printer<'a> {
+    fn new(purpose: Purpose, options: &'a PrintOptions) -> Self {
+        Self {
+            out: String::new(),
+            options,
+            excerpt: purpose == Purpose::Excerpt,
+            purpose,
+            indent: 0,
+            line: 1,
+            items: Vec::new(),
+            finished: 0,
+            header: 0,
+        }
+    }
+}
+
 impl Printer<'_> {
-    pub(super) fn put(&mut self, text: &str) {
-        self.out.push_str(text);
+    /// Whether there is a text to write and not only lines to count.
+    pub(super) fn writes(&self) -> bool {
+        self.purpose != Purpose::Lines
     }
 
-    /// Writes anything that displays; writing to a string does not fail.
+    pub(super) fn put(&mut self, text: &str) {
+        if self.writes() {
+            self.out.push_str(text);
+        } else {
+            let breaks = text.bytes().filter(|&byte| byte == b'\n').count();
+            self.line = self.line.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Writes anything that displays without a line break; writing to a string does not fail.
     pub(super) fn show(&mut self, value: impl std::fmt::Display) {
-        let _ = write!(self.out, "{value}");
+        if self.writes() {
+            let _ = write!(self.out, "{value}");
+        }
+    }
+
+    /// Says that something begins here.
+    pub(super) fn begin(&mut self, span: Span) {
+        if !self.writes() && span.end > 0 {
+            self.items.push((span, Lines { first: self.line, last: self.line }));
+        }
     }
 
     pub(super) fn separated<T>(&mut self, items: &[T], separator: &str, mut each: impl FnMut(&mut Self, &T)) {
@@ -77,16 +167,27 @@ impl Printer<'_> {
         }
     }
 
+    /// Ends a line where a comment may stand.
     fn line(&mut self) {
-        self.out.push('\n');
+        for (_, lines) in self.items.iter_mut().skip(self.finished) {
+            lines.last = self.line;
+        }
+        self.finished = self.items.len();
+        self.put("\n");
         for _ in 0..self.indent {
-            self.out.push_str("   ");
+            self.put("   ");
         }
     }
 
     /// A string in quotes. The syntax has no escape for a line break, so one is written as it is; where the text must
     /// stay on one line it becomes `\n`.
     pub(super) fn quoted(&mut self, text: &str, one_line: bool) {
+        if !self.writes() {
+            if !one_line {
+                self.put(text);
+            }
+            return;
+        }
         self.out.push('"');
         for c in text.chars() {
             match c {
@@ -100,7 +201,7 @@ impl Printer<'_> {
     }
 
     pub(super) fn name(&mut self, name: &str) {
-        if is_identifier(name) && !is_reserved(name) {
+        if self.writes() && is_identifier(name) && !is_reserved(name) {
             self.put(name);
         } else {
             self.quoted(name, self.excerpt);
@@ -150,10 +251,12 @@ impl Printer<'_> {
             self.pairs(&model.metadata, false);
         }
         if !first {
-            self.put("\n>\n");
+            self.put("\n>");
+            self.header = self.line;
+            self.line();
         }
         self.graph(&model.graph, 0);
-        self.put("\n");
+        self.line();
         for function in &model.functions {
             self.function(function);
         }
@@ -179,16 +282,19 @@ impl Printer<'_> {
     }
 
     fn pragma(&mut self, word: &str, metadata: &[(Name, Name)]) {
-        if self.options.metadata && !metadata.is_empty() {
+        let mut kept = metadata.iter().filter(|(key, _)| self.options.metadata || &**key == TIED).peekable();
+        if kept.peek().is_some() {
+            let kept: Vec<_> = kept.cloned().collect();
             self.line();
             self.put(PRAGMA);
             self.put(word);
             self.put(" ");
-            self.pairs(metadata, true);
+            self.pairs(&kept, true);
         }
     }
 
     fn function(&mut self, function: &FunctionDef) {
+        self.begin(function.span);
         self.put("<\n   domain: ");
         self.quoted(&function.domain, false);
         if !function.overload.is_empty() {
@@ -197,7 +303,8 @@ impl Printer<'_> {
         }
         self.put(",\n   opset_import: ");
         self.opset_imports(&function.opset_imports);
-        self.put("\n>\n");
+        self.put("\n>");
+        self.line();
         self.name(&function.name);
         if !function.attributes.is_empty() || !function.attribute_defaults.is_empty() {
             self.put(" <");
@@ -213,14 +320,21 @@ impl Printer<'_> {
         self.put(") => (");
         self.names(&function.outputs);
         self.put(")");
-        if !function.value_info.is_empty() {
-            self.put("\n   <");
-            self.separated(&function.value_info, ",\n    ", Self::value_info);
-            self.put(">");
+        self.indent += 1;
+        for (index, item) in function.value_info.iter().enumerate() {
+            self.put(if index > 0 { "," } else { "" });
+            self.line();
+            self.put(if index > 0 { " " } else { "<" });
+            self.value_info(item);
         }
-        self.put("\n{");
+        self.put(if function.value_info.is_empty() { "" } else { ">" });
+        self.indent -= 1;
+        self.line();
+        self.put("{");
         self.nodes(&function.nodes, 0);
-        self.put("\n}\n");
+        self.line();
+        self.put("}");
+        self.line();
     }
 
     /// A graph; `depth` counts the graphs around it.
@@ -231,6 +345,9 @@ impl Printer<'_> {
         self.put(") => (");
         self.separated(&graph.outputs, ", ", Self::value_info);
         self.put(")");
+        if self.header == 0 {
+            self.header = self.line;
+        }
         if self.excerpt {
             self.put(" {...}");
             return;
@@ -291,6 +408,7 @@ impl Printer<'_> {
     }
 
     fn node(&mut self, node: &NodeDef, depth: usize) {
+        self.begin(node.span);
         if !node.name.is_empty() {
             self.put("[");
             self.name(&node.name);
@@ -311,20 +429,35 @@ impl Printer<'_> {
             self.put(":");
             self.identifier(&node.overload);
         }
+        let break_lines = self.options.break_long_nodes && !self.excerpt && is_long(node);
+        if break_lines {
+            self.indent += 1;
+        }
+        self.put(if node.attributes.is_empty() { " (" } else { " <" });
+        if break_lines {
+            self.line();
+        }
         if !node.attributes.is_empty() {
-            self.put(" <");
             self.separated(&node.attributes, ", ", |printer, attribute| printer.attribute(attribute, depth));
             self.put(">");
+            if break_lines {
+                self.line();
+                self.put("(");
+            } else {
+                self.put(" (");
+            }
         }
-        self.put(" (");
         self.names(&node.inputs);
         // A comma at the end is passed over, an empty string is not.
         self.put(")");
+        if break_lines {
+            self.indent -= 1;
+        }
     }
 
     /// A word where no type may stand: only what is no identifier is quoted.
     fn identifier(&mut self, word: &str) {
-        if is_identifier(word) {
+        if self.writes() && is_identifier(word) {
             self.put(word);
         } else {
             self.quoted(word, self.excerpt);
@@ -337,6 +470,7 @@ impl Printer<'_> {
     }
 
     fn value_info(&mut self, item: &ValueInfo) {
+        self.begin(item.span);
         if let Some(ty) = &item.ty {
             self.type_def(ty, 0);
             self.put(" ");

@@ -18,7 +18,7 @@ use self::keys::Keys;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
 use crate::frontend::onnx::model::{
-    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, Name, NodeDef, SparseTensorDef, TensorDef,
+    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, Name, NodeDef, SparseTensorDef, TIED, TensorDef,
 };
 use crate::ir::graph::{Graph, GraphId, Holder, Origin, Program, Stored, StoredId, Tensor, TensorId};
 use crate::ir::hash::{HashMap, HashSet};
@@ -48,7 +48,7 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         nodes_in(&model.graph.nodes) + model.functions.iter().map(|function| nodes_in(&function.nodes)).sum::<usize>();
     let mut resolver = Resolver {
         functions,
-        program: Program { places, ..Program::default() },
+        program: Program { places, tied: tied(model), ..Program::default() },
         diagnostics,
         keys: Keys::default(),
         captures: HashMap::default(),
@@ -78,6 +78,11 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         return (Program { places, ..Program::default() }, resolver.diagnostics);
     }
     (resolver.program, resolver.diagnostics)
+}
+
+/// What the file says of values that it leaves out.
+fn tied(model: &Model) -> HashSet<Name> {
+    model.graph.metadata.iter().filter(|(key, _)| &**key == TIED).map(|(_, tensor)| tensor.clone()).collect()
 }
 
 /// Nodes of a body and of the graphs in its attributes.

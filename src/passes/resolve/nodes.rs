@@ -12,7 +12,7 @@ use super::{Frame, Names, Resolver, suggest};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Name, NodeDef, Payload, TensorDef};
 use crate::ir::element_type::ElementType;
-use crate::ir::graph::{GraphId, Holder, Node, Origin, Stored, StoredId, TensorId};
+use crate::ir::graph::{Call, GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
 use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::{Place, PlaceData};
 use crate::ops::standard_names::STANDARD_NAMES;
@@ -103,7 +103,12 @@ impl<'m> Resolver<'m> {
         let function = self.functions.get(&(standard(&node.domain), &*node.op_type, &*node.overload)).copied();
         let operator = match function.map(|function| (function, refusal(function, node, frame))) {
             Some((function, None)) => {
+                let nodes = |program: &Program| program.graph(names.graph).map_or(0, |graph| graph.net.node_count());
+                let first = nodes(&self.program);
+                let output = outputs.first().copied().flatten();
                 self.inline(function, node, &key, inputs, outputs, names, frame, reads);
+                let nodes = first..nodes(&self.program);
+                self.program.calls.push(Call { place, output, graph: names.graph, nodes });
                 return;
             }
             Some((_, Some(refusal))) => {

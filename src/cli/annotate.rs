@@ -1,0 +1,84 @@
+//! `dlcost annotate`: the model as ONNX text with notes.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::arguments::{ConfigArguments, LevelArguments, ModelArguments};
+use super::configs::{Configs, targets};
+use super::input::{read_stdin, refuse_to_overwrite};
+use super::{COULD_NOT, Failure, jobs, output, terminal};
+use crate::diagnostics::Level;
+use crate::engine::{self, Input, LevelRule};
+use crate::options::{self, ColorChoice};
+use crate::render::{annotated, human};
+
+/// Print a model as ONNX text with notes: at each node its output shape, MACs and share of the time, and below its line
+/// what is wrong with it.
+///
+/// Notes are comments, so that the text can be read by whatever reads ONNX text, `dlcost check -` among it. Weights are
+/// left out; integers that shapes may depend on are kept. Of several targets of a configuration the first one counts.
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub(super) struct Arguments {
+    /// Model file, or - for standard input.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+
+    #[command(flatten)]
+    model: ModelArguments,
+
+    /// File to write to instead of standard output; it is written whole or not at all
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    levels: LevelArguments,
+
+    #[command(flatten)]
+    config: ConfigArguments,
+
+    /// Colour: auto, always or never [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = options::color, help_heading = "Run")]
+    color: Option<ColorChoice>,
+}
+
+pub(super) fn run(arguments: &Arguments, levels: &[LevelRule]) -> Result<ExitCode, Failure> {
+    let file = arguments.output.as_deref().filter(|path| *path != Path::new("-"));
+    let mut configs = Configs::new(&arguments.config)?;
+    let here = configs.of_working_folder()?;
+    let shown = arguments.path.to_string_lossy();
+    let (config, input) = if arguments.path == Path::new("-") {
+        (here.clone(), Input::Stdin(read_stdin()?))
+    } else {
+        if let Some(file) = file {
+            refuse_to_overwrite(file, [&*arguments.path])?;
+        }
+        (configs.of_file(&arguments.path)?, Input::Path(arguments.path.clone()))
+    };
+    let color = arguments.color.or(here.and_then(|config| config.output.color)).unwrap_or_default();
+    let targets = targets(&arguments.model.settings(), levels, config.as_deref());
+    let options = targets.into_iter().next().unwrap_or_default();
+    // Another thread has the stack that deep graphs need.
+    let done = jobs::map_in_order(&[input], 1, |input| engine::annotate(input, &shown, &options), |_| ());
+    let (text, model) = match done.into_iter().next() {
+        Some(Ok(result)) => result.map_err(|unreadable| Failure::new(format!("cannot read {unreadable}")))?,
+        Some(Err(panic)) => {
+            output::note(&panic.describe(&shown));
+            return Ok(ExitCode::from(COULD_NOT));
+        }
+        None => return Ok(ExitCode::from(COULD_NOT)),
+    };
+    if let Some(text) = &text {
+        match file {
+            Some(file) => {
+                output::to_file(file, |out| annotated::write(&model, text, terminal::of_file(color), out))?;
+            }
+            None => output::to_stdout(|out| annotated::write(&model, text, terminal::of_stdout(color), out))?,
+        }
+    } else {
+        // Where standard error is closed nobody misses them.
+        let _ = human::write_findings_of(&model, terminal::of_stderr(color), &mut std::io::stderr().lock());
+    }
+    let broken = model.diagnostics.iter().any(|finding| finding.level == Level::Error);
+    Ok(if broken || text.is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
