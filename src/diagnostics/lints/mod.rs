@@ -201,9 +201,8 @@ fn samples_per_s(estimate: &Estimate, batch: u64) -> f64 {
 
 /// The upper end of the memory that is needed, bytes.
 fn upper_end(estimate: &Estimate) -> u64 {
-    let memory = &estimate.memory;
-    let [_, high] = memory.workspace_range;
-    memory.peak().saturating_sub(memory.workspace).saturating_add(high.max(memory.workspace))
+    let [_, high] = estimate.memory.ends();
+    high
 }
 
 /// Share of a step that goes into launching kernels, whatever they compute: gaps, the host, and kernels that are too

@@ -34,7 +34,7 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         say::times(replicas.speedup),
         say::percent(replicas.efficiency)
     );
-    let help = joined([larger_batch(cx, replicas.speedup), faster_link(cx), other_strategy(cx), fewer(cx)]);
+    let help = joined([larger_batch(cx), faster_link(cx), other_strategy(cx), fewer(cx)]);
     Some(Diagnostic::new(Code::ReplicasDoNotPay, message).maybe_help(help))
 }
 
@@ -52,7 +52,7 @@ fn said(cx: &LintCx<'_>, option: &str, estimate: &Estimate, replicas: u32) -> Op
 }
 
 /// More work for each exchange: the batch at which it pays, or four times the batch.
-fn larger_batch(cx: &LintCx<'_>, _now: f64) -> Option<String> {
+fn larger_batch(cx: &LintCx<'_>) -> Option<String> {
     let (batch, replicas) = (cx.target.batch?, cx.target.replicas);
     let at = |factor: u64| {
         let larger = batch.checked_mul(factor)?;
