@@ -46,13 +46,14 @@ impl Pricing<'_> {
         fill(&estimate, &target, model);
         model.totals = totals(&self.options.request, &target, &estimate.time);
         lint(&LintCx {
+            checked: self.checked,
+            options: self.options,
             analysis: self.analysis,
             figures: self.figures,
             values: self.values,
             target: &target,
             estimate: &estimate,
             report: model,
-            device_is_given: !self.options.request.gpus.is_empty(),
         })
     }
 }

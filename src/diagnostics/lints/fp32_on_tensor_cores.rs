@@ -31,11 +31,15 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         return None;
     }
     let half = if cx.trains() { Compute::Amp } else { Compute::Fp16 };
-    let halved = on_tensor(half.product()).then(|| priced(cx, half)).flatten();
-    let tf32 = on_tensor(Precision::Tf32).then(|| priced(cx, Compute::Tf32)).flatten();
-    if halved.is_none() && tf32.is_none() {
+    let mut better: Vec<(f64, String)> = [half, Compute::Tf32]
+        .into_iter()
+        .filter(|precision| on_tensor(precision.product()))
+        .filter_map(|precision| priced(cx, precision))
+        .collect();
+    if better.is_empty() {
         return None;
     }
+    better.sort_by(|left, right| left.0.total_cmp(&right.0));
     // The dearest layer is the one to look at.
     layers.sort_by(|left, right| right.1.total_cmp(&left.1));
     let message = format!(
@@ -43,13 +47,13 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         say::percent(part),
         cx.device()
     );
-    let mut diagnostic = Diagnostic::new(Code::Fp32OnTensorCores, message).maybe_help(joined([halved, tf32]));
+    let mut diagnostic = Diagnostic::new(Code::Fp32OnTensorCores, message).maybe_help(joined(better.into_iter().map(|(_, text)| Some(text))));
     diagnostic.places = layers.into_iter().map(|(place, _)| place).collect();
     Some(diagnostic)
 }
 
-/// What a precision changes, where it gains enough.
-fn priced(cx: &LintCx<'_>, precision: Compute) -> Option<String> {
+/// The step in a precision, ms, and what it changes, where it gains enough.
+fn priced(cx: &LintCx<'_>, precision: Compute) -> Option<(f64, String)> {
     let estimate = cx.in_precision(precision)?;
     let (step, now) = (step_ms(&estimate), step_ms(cx.estimate));
     let gain = now / step;
@@ -58,11 +62,12 @@ fn priced(cx: &LintCx<'_>, precision: Compute) -> Option<String> {
     }
     let (after, before) = (estimate.memory.peak(), cx.estimate.memory.peak());
     let memory = if after == before { String::new() } else { format!(" and {}", say::bytes(after)) };
-    Some(format!(
+    let text = format!(
         "--precision {} is predicted to take {} a {} ({}){memory}",
         precision.name(),
         say::ms(step),
         cx.run(),
         say::times(gain)
-    ))
+    );
+    Some((step, text))
 }

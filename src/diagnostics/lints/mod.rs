@@ -25,7 +25,7 @@ use std::sync::Arc;
 use super::{Diagnostic, Level};
 use crate::analysis::{Analysis, Figures};
 use crate::device::Precision;
-use crate::engine::Mode;
+use crate::engine::{CheckOptions, Checked, Mode};
 use crate::ir::graph::Node;
 use crate::predict::Bound;
 use crate::predict::network::{Estimate, LayerEstimate, estimate};
@@ -33,22 +33,24 @@ use crate::report::Model;
 use crate::target::{Compute, Target};
 
 /// What lints look at.
-#[derive(Clone, Copy, Debug)]
-pub struct LintCx<'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct LintCx<'a> {
+    /// The file.
+    pub(crate) checked: &'a Checked,
+    /// What was asked for.
+    pub(crate) options: &'a CheckOptions,
     /// The model.
-    pub analysis: &'a Analysis,
+    pub(crate) analysis: &'a Analysis,
     /// Figures of layers.
-    pub figures: &'a Figures,
+    pub(crate) figures: &'a Figures,
     /// Values of the free dims.
-    pub values: &'a BTreeMap<String, i128>,
+    pub(crate) values: &'a BTreeMap<String, i128>,
     /// What it was priced for.
-    pub target: &'a Target,
+    pub(crate) target: &'a Target,
     /// What it takes.
-    pub estimate: &'a Estimate,
+    pub(crate) estimate: &'a Estimate,
     /// The entry of the report that this is said of, with all numbers of the target filled in.
-    pub report: &'a Model,
-    /// Whether somebody chose the device.
-    pub device_is_given: bool,
+    pub(crate) report: &'a Model,
 }
 
 /// A lint: `None` where there is nothing to say.
@@ -73,10 +75,13 @@ const ABOUT_THE_DEVICE: &[Lint] = &[
 
 /// All that there is to say.
 #[must_use]
-pub fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
+pub(crate) fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = ABOUT_THE_MODEL.iter().filter_map(|lint| lint(cx)).collect();
-    let mut of_device: Vec<Diagnostic> = ABOUT_THE_DEVICE.iter().filter_map(|lint| lint(cx)).collect();
-    if !cx.device_is_given {
+    // Nobody cares how fast something is that does not run at all.
+    let impossible = cx.report.memory_bytes.is_some_and(|memory| memory.fits == Some(false));
+    let of_device: &[Lint] = if impossible { &[out_of_memory::check] } else { ABOUT_THE_DEVICE };
+    let mut of_device: Vec<Diagnostic> = of_device.iter().filter_map(|lint| lint(cx)).collect();
+    if cx.options.request.gpus.is_empty() {
         // A finding about a card that nobody asked for must not break a build.
         for diagnostic in &mut of_device {
             diagnostic.level = match diagnostic.level {
@@ -105,26 +110,22 @@ impl<'a> LintCx<'a> {
         })
     }
 
-    /// The estimate for another batch per replica; `None` where the batch is not free.
+    /// The estimate for another batch per replica; `None` where the file or the shape of an input fixes it.
     fn at_batch(&self, batch: u64) -> Option<Estimate> {
-        self.at_dim(self.free_batch()?, i128::from(batch), |target| target.batch = Some(batch))
+        let free = self.checked.with_free_batch(self.options)?;
+        let symbol = free.bound.batch.as_deref()?;
+        let mut values = self.values.clone();
+        values.insert(symbol.to_owned(), i128::from(batch));
+        let mut target = self.target.clone();
+        target.batch = Some(batch);
+        estimate(free, &free.at(&values), &values, &target)
     }
 
-    /// The estimate for another value of a free dim.
-    fn at_dim(&self, symbol: &str, value: i128, change: impl FnOnce(&mut Target)) -> Option<Estimate> {
+    /// The estimate for another value of a free dim that is not the batch.
+    fn at_dim(&self, symbol: &str, value: i128) -> Option<Estimate> {
         let mut values = self.values.clone();
         *values.get_mut(symbol)? = value;
-        let figures = self.analysis.at(&values);
-        let mut target = self.target.clone();
-        change(&mut target);
-        estimate(self.analysis, &figures, &values, &target)
-    }
-
-    /// The symbol of the batch, where it is free.
-    fn free_batch(&self) -> Option<&'a str> {
-        let bound = &self.analysis.bound;
-        let name = bound.batch.as_deref()?;
-        bound.free.iter().any(|symbol| symbol.name() == name).then_some(name)
+        estimate(self.analysis, &self.analysis.at(&values), &values, self.target)
     }
 
     /// Whether something was assumed for an option.
@@ -205,12 +206,13 @@ fn upper_end(estimate: &Estimate) -> u64 {
     high
 }
 
-/// Share of a step that goes into launching kernels, whatever they compute: gaps, the host, and kernels that are too
-/// small to be limited by anything else.
+/// Share of what a device does in a step that goes into launching kernels, whatever they compute: gaps, the host, and
+/// kernels that are too small to be limited by anything else.
 fn launch_share(estimate: &Estimate) -> f64 {
+    let time = &estimate.time;
     let small: f64 =
         estimate.layers.iter().filter(|layer| layer.bound == Some(Bound::Launch)).map(layer_ms).sum();
-    share(estimate.time.overhead + small, step_ms(estimate))
+    share(time.overhead + small, kernels_ms(estimate) + time.optimizer + time.overhead)
 }
 
 fn share(part: f64, whole: f64) -> f64 {

@@ -1,11 +1,11 @@
 //! `optimizer-dominates`: the update of the weights takes a large part of the step.
 
-use super::{LintCx, joined, say, share, step_ms};
+use super::{LintCx, joined, samples_per_s, say, share, step_ms};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::runtime::{RUNTIMES, Update};
 
 /// Share of the step from which it is said.
-const SHARE: f64 = 0.25;
+pub(super) const SHARE: f64 = 0.25;
 
 pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     let (ms, step) = (cx.estimate.time.optimizer, step_ms(cx.estimate));
@@ -22,8 +22,12 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     let batch = cx.target.batch.and_then(|batch| {
         let larger = batch.checked_mul(4)?;
         let estimate = cx.at_batch(larger)?;
-        let part = share(estimate.time.optimizer, step_ms(&estimate));
-        cx.fits(&estimate).then(|| format!("at --batch {larger}, or {batch} accumulated 4 times, it is {}", say::percent(part)))
+        let then = share(estimate.time.optimizer, step_ms(&estimate));
+        let gain = samples_per_s(&estimate, larger) / samples_per_s(cx.estimate, batch);
+        (cx.fits(&estimate) && gain >= 1.1).then(|| {
+            let (then, gain) = (say::percent(then), say::times(gain));
+            format!("at --batch {larger} it is {then}, with {gain} the samples a second")
+        })
     });
     Some(Diagnostic::new(Code::OptimizerDominates, message).maybe_help(joined([batch, fused(cx, ms)])))
 }

@@ -128,7 +128,7 @@ fn doubled(cx: &LintCx<'_>) -> Option<String> {
         return None;
     }
     let longer = value.checked_mul(2)?;
-    let estimate = cx.at_dim(name, longer, |_| ())?;
+    let estimate = cx.at_dim(name, longer)?;
     let now = step_ms(cx.estimate);
     Some(format!(
         "--dim {name}={longer} is predicted to take {} a {} instead of {}",

@@ -1,6 +1,6 @@
 //! `replicas-do-not-pay`: several replicas do little more than one.
 
-use super::{LintCx, joined, say, step_ms};
+use super::{LintCx, joined, samples_per_s, say, step_ms};
 use crate::device::{Kind, find_interconnect};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::predict::network::Estimate;
@@ -34,7 +34,7 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         say::times(replicas.speedup),
         say::percent(replicas.efficiency)
     );
-    let help = joined([larger_batch(cx), faster_link(cx), other_strategy(cx), fewer(cx)]);
+    let help = joined([larger_batch(cx), faster_link(cx), other_strategy(cx), fewer(cx), alone(cx)]);
     Some(Diagnostic::new(Code::ReplicasDoNotPay, message).maybe_help(help))
 }
 
@@ -48,7 +48,8 @@ fn speedup(estimate: &Estimate, replicas: u32) -> f64 {
 fn said(cx: &LintCx<'_>, option: &str, estimate: &Estimate, replicas: u32) -> Option<String> {
     let new = speedup(estimate, replicas);
     let gain = new / speedup(cx.estimate, cx.target.replicas);
-    (gain >= 1.1).then(|| format!("{option} is predicted to give {} the work of one", say::times(new)))
+    // Less loss is no advice.
+    (gain >= 1.1 && new >= SPEEDUP).then(|| format!("{option} is predicted to give {} the work of one", say::times(new)))
 }
 
 /// More work for each exchange: the batch at which it pays, or four times the batch.
@@ -100,4 +101,16 @@ fn fewer(cx: &LintCx<'_>) -> Option<String> {
         replicas /= 2;
     }
     None
+}
+
+/// One device, where several are slower together.
+fn alone(cx: &LintCx<'_>) -> Option<String> {
+    let (batch, replicas) = (cx.target.batch?, cx.target.replicas);
+    let estimate = cx.what_if(|target| (target.replicas, target.hosts) = (1, 1))?;
+    let alone = samples_per_s(&estimate, batch);
+    let now = f64::from(replicas) * samples_per_s(cx.estimate, batch);
+    (alone >= now / SPEEDUP).then(|| {
+        let (alone, now) = (say::number(alone), say::number(now));
+        format!("--replicas 1 is predicted to do {alone} samples a second, all {replicas} together {now}")
+    })
 }

@@ -1,6 +1,6 @@
 //! `small-batch`: the device is so little used that a larger batch gives far more samples a second.
 
-use super::{LintCx, launch_bound, launch_share, samples_per_s, say, step_ms};
+use super::{LintCx, launch_bound, launch_share, optimizer_dominates, samples_per_s, say, share, step_ms};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::predict::network::Estimate;
 
@@ -16,8 +16,10 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     let launches = launch_share(cx.estimate) > launch_bound::SHARE;
     // One sample at a time is how much is served; who did not name a batch did not ask for more.
     let one_by_one = !cx.trains() && cx.is_assumed("batch");
+    // The same holds for the update of the weights.
+    let updates = share(cx.estimate.time.optimizer, step_ms(cx.estimate)) > optimizer_dominates::SHARE;
     let busy = used(cx);
-    if launches || one_by_one || busy > BUSY {
+    if launches || updates || one_by_one || busy > BUSY {
         return None;
     }
     let now = samples_per_s(cx.estimate, batch);
@@ -57,5 +59,5 @@ fn used(cx: &LintCx<'_>) -> f64 {
     let products = || cx.layers().filter(|(_, layer)| layer.product_flops > 0.0);
     let Some(precision) = products().find_map(|(index, _)| cx.product_precision(index)) else { return 0.0 };
     let flops: f64 = products().map(|(_, layer)| layer.product_flops).sum();
-    super::share(flops, step_ms(cx.estimate) * 1e9 * cx.target.device.matrix_tflops(precision))
+    share(flops, step_ms(cx.estimate) * 1e9 * cx.target.device.matrix_tflops(precision))
 }
