@@ -182,6 +182,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The order in which axes of an input of this rank become axes of the output, where that is all that happens.
+    fn permutation(&self, _rank: usize) -> Option<Vec<usize>> {
+        None
+    }
+
     /// Whether the first output is the first input under another shape or name: nothing is moved.
     fn is_view(&self) -> bool {
         false

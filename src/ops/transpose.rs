@@ -32,6 +32,10 @@ impl Transpose {
 }
 
 impl Operator for Transpose {
+    fn permutation(&self, rank: usize) -> Option<Vec<usize>> {
+        self.order(rank).ok()
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let data = cx.tensor(0).cloned().unwrap_or_default();
         let Some(input) = &data.shape else {

@@ -8,7 +8,8 @@ use crate::analysis::{Analysis, Figures};
 use crate::device::Precision;
 use crate::engine::Mode;
 use crate::ir::graph::TensorId;
-use crate::ops::{Family, Gradient, Saved, Work, WorkCx, backward};
+use crate::ops::work::Sized;
+use crate::ops::{Family, Gradient, Operator, Saved, Work, WorkCx, backward};
 use crate::passes::compose::Operation;
 use crate::passes::parameters::Kind;
 use crate::passes::sizes::Sizes;
@@ -90,6 +91,33 @@ pub(super) struct Item<'a> {
     pub(super) precision: Precision,
 }
 
+/// An operation's operator with its inputs and outputs.
+pub(super) struct Asked<'a> {
+    pub(super) operator: &'a dyn Operator,
+    pub(super) inputs: Vec<Option<Sized<'a>>>,
+    pub(super) outputs: Vec<Option<Sized<'a>>>,
+    pub(super) needs_gradient: Vec<bool>,
+    /// Operations, bytes read and written, and operations backward, of one run.
+    counted: [f64; 4],
+    /// How often it runs in a step.
+    pub(super) runs: f64,
+}
+
+impl Asked<'_> {
+    pub(super) fn cx(&self) -> WorkCx<'_> {
+        let [flops, bytes_read, bytes_written, backward_flops] = self.counted;
+        WorkCx {
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            needs_gradient: &self.needs_gradient,
+            flops,
+            bytes_read,
+            bytes_written,
+            backward_flops,
+        }
+    }
+}
+
 /// Makes the kernels of a step.
 #[must_use]
 pub fn lower(lowering: &Lowering<'_>) -> Schedule {
@@ -111,6 +139,34 @@ pub fn lower(lowering: &Lowering<'_>) -> Schedule {
 
 impl<'a> Lowering<'a> {
     fn item(&self, operation: &'a Operation) -> Option<Item<'a>> {
+        let asked = self.ask(operation)?;
+        let (operator, runs) = (asked.operator, asked.runs);
+        let (inputs, outputs) = (&asked.inputs, &asked.outputs);
+        let train = self.target.mode == Mode::Train;
+        let cx = asked.cx();
+        let forward = if runs == 0.0 { Vec::new() } else { operator.work(&cx) };
+        let saved = if train { operator.saved(&cx) } else { Saved::NOTHING };
+        let gradients = if train && runs > 0.0 { backward(&forward, &cx, &saved) } else { Vec::new() };
+        let backward = gradients.into_iter().map(|(work, gradient)| (work, pass_of(gradient))).collect();
+        let quantised = inputs.first().copied().flatten().is_some_and(|input| {
+            input.element.is_integer()
+                && input.element.bits() <= 8
+                && forward.iter().any(|work| work.family.is_product())
+        });
+        Some(Item {
+            operation,
+            class: class_of(&forward, operator.is_view()),
+            scale: self.scale(inputs, outputs),
+            precision: if quantised { Precision::Int8 } else { self.precision(&forward) },
+            forward,
+            backward,
+            saved,
+            runs,
+        })
+    }
+
+    /// An operation with all that its operator is asked with; `None` where its figures are not known.
+    pub(super) fn ask(&self, operation: &'a Operation) -> Option<Asked<'a>> {
         let layer = self.figures.layers.get(operation.layer)?;
         let runs = layer.repeats? as f64;
         let operator = operation.operator(self.analysis)?;
@@ -132,42 +188,16 @@ impl<'a> Lowering<'a> {
             backward_flops += one(figures.backward_flops);
         }
         let composed = operation.operator.is_some();
-        let total = |sizes: &[Option<crate::ops::work::Sized<'_>>]| -> f64 {
-            sizes.iter().flatten().map(|sized| sized.bytes() as f64).sum()
-        };
+        let total =
+            |sizes: &[Option<Sized<'_>>]| -> f64 { sizes.iter().flatten().map(|sized| sized.bytes() as f64).sum() };
         let (bytes_read, bytes_written) = match (layer.bytes, layer.bytes_written) {
             (Some(bytes), Some(written)) if !composed => (one(Some(bytes - written)), one(Some(written))),
             (None, _) if !composed => return None,
             _ => (total(&inputs), total(&outputs)),
         };
-        let cx = WorkCx {
-            inputs: &inputs,
-            outputs: &outputs,
-            needs_gradient: &needs_gradient,
-            flops,
-            backward_flops: if train { backward_flops } else { 0.0 },
-            bytes_read,
-            bytes_written,
-        };
-        let forward = if runs == 0.0 { Vec::new() } else { operator.work(&cx) };
-        let saved = if train { operator.saved(&cx) } else { Saved::NOTHING };
-        let gradients = if train && runs > 0.0 { backward(&forward, &cx, &saved) } else { Vec::new() };
-        let backward = gradients.into_iter().map(|(work, gradient)| (work, pass_of(gradient))).collect();
-        let quantised = inputs.first().copied().flatten().is_some_and(|input| {
-            input.element.is_integer()
-                && input.element.bits() <= 8
-                && forward.iter().any(|work| work.family.is_product())
-        });
-        Some(Item {
-            operation,
-            class: class_of(&forward, operator.is_view()),
-            scale: self.scale(&inputs, &outputs),
-            precision: if quantised { Precision::Int8 } else { self.precision(&forward) },
-            forward,
-            backward,
-            saved,
-            runs,
-        })
+        let backward_flops = if train { backward_flops } else { 0.0 };
+        let counted = [flops, bytes_read, bytes_written, backward_flops];
+        Some(Asked { operator, inputs, outputs, needs_gradient, counted, runs })
     }
 
     pub(super) fn needs_gradient(&self, tensor: TensorId) -> bool {
@@ -189,8 +219,8 @@ impl<'a> Lowering<'a> {
     /// What the bytes of floating-point tensors of this operation become.
     fn scale(
         &self,
-        inputs: &[Option<crate::ops::work::Sized<'_>>],
-        outputs: &[Option<crate::ops::work::Sized<'_>>],
+        inputs: &[Option<Sized<'_>>],
+        outputs: &[Option<Sized<'_>>],
     ) -> f64 {
         let wanted = self.target.precision.activation_bits() as f64;
         let (mut before, mut after) = (0.0, 0.0);
@@ -268,7 +298,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Trained weights: elements, and the tensors that they stand in.
-    fn trained(&self) -> impl Iterator<Item = (f64, TensorId)> + '_ {
+    pub(crate) fn trained(&self) -> impl Iterator<Item = (f64, TensorId)> + '_ {
         self.analysis.program.stored.iter().zip(&self.analysis.usages).filter_map(|(stored, usage)| {
             let trained = usage.kind == Kind::Trainable && !usage.repeats && self.needs_gradient(stored.tensor);
             trained.then_some((usage.elements as f64, stored.tensor))

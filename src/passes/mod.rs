@@ -4,6 +4,7 @@ pub mod bind;
 pub mod compose;
 pub mod count;
 pub mod infer;
+pub mod liveness;
 pub mod lower;
 pub mod parameters;
 pub mod payloads;

@@ -41,6 +41,8 @@ pub struct Runtime {
     pub memory: Allocation,
     /// How replicas work together where nothing else is said.
     pub strategy: Strategy,
+    /// Whether mixed precision casts at each operator, normalisations and softmax to fp32, instead of once for all.
+    pub casts_by_operator: bool,
     /// How much of the backward pass an all-reduce can hide behind, 0 to 1.
     pub overlap: f64,
 }

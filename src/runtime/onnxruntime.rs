@@ -26,5 +26,6 @@ pub(super) static ONNXRUNTIME: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 700.0, allocator: Allocator::BestFit },
     strategy: Strategy::Ddp,
+    casts_by_operator: false,
     overlap: 0.5,
 };

@@ -24,6 +24,7 @@ pub(super) static PYTORCH: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 1500.0, allocator: Allocator::Caching },
     strategy: Strategy::Ddp,
+    casts_by_operator: true,
     overlap: 0.5,
 };
 

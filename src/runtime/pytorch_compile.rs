@@ -29,5 +29,6 @@ pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 1700.0, allocator: Allocator::Caching },
     strategy: Strategy::Ddp,
+    casts_by_operator: true,
     overlap: 0.5,
 };

@@ -34,5 +34,6 @@ pub(super) static TENSORFLOW: Runtime = Runtime {
     memory: Allocation { base_mib: 900.0, allocator: Allocator::BestFit },
     strategy: Strategy::Mirrored,
     // One all-reduce after the backward pass.
+    casts_by_operator: false,
     overlap: 0.0,
 };

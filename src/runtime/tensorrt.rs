@@ -28,5 +28,6 @@ pub(super) static TENSORRT: Runtime = Runtime {
     },
     memory: Allocation { base_mib: 600.0, allocator: Allocator::Planned },
     strategy: Strategy::Ddp,
+    casts_by_operator: false,
     overlap: 0.0,
 };
