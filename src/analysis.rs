@@ -2,6 +2,7 @@
 //! of the free dims, without parsing or inferring again.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use petgraph::stable_graph::NodeIndex;
 
@@ -13,10 +14,12 @@ use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::Places;
 use crate::ops::Repeats;
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
-use crate::passes::count::{Layer, count};
+use crate::passes::compose::{Operation, compose};
+use crate::passes::count::{Counted, Layer, count};
 use crate::passes::infer::{Inference, infer};
 use crate::passes::parameters::{Usage, classify};
 use crate::passes::resolve::resolve;
+use crate::runtime::Attention;
 
 /// All that is known of a model before the free dims have values.
 #[derive(Debug)]
@@ -33,9 +36,13 @@ pub struct Analysis {
     pub frozen: HashSet<(GraphId, NodeIndex)>,
     /// Layers with their costs as formulas.
     pub layers: Vec<Layer>,
+    /// Whether training asks for the gradient of a tensor, by its id.
+    pub needs_gradient: Vec<bool>,
     /// Findings of all passes, in the order of the passes.
     pub diagnostics: Vec<Diagnostic>,
     tape: Tape,
+    /// Operations with attention eager and fused, made when first asked for.
+    operations: [OnceLock<Vec<Operation>>; 2],
 }
 
 /// Figures of one layer for one set of values.
@@ -49,6 +56,8 @@ pub struct LayerFigures {
     pub backward_flops: Option<i128>,
     /// Bytes read and written forward.
     pub bytes: Option<i128>,
+    /// Bytes written forward.
+    pub bytes_written: Option<i128>,
     /// How often the layer runs; `None` when not known.
     pub repeats: Option<i128>,
     /// Whether an upper bound stands for something that only a run knows.
@@ -71,7 +80,7 @@ pub struct Figures {
 }
 
 /// Figures of a layer on the tape.
-const SLOTS: usize = 4;
+const SLOTS: usize = 5;
 
 impl Analysis {
     /// Analyses a model. `frozen` says by key which layers are not trained.
@@ -85,9 +94,18 @@ impl Analysis {
         let usages = classify(&program);
         let frozen: HashSet<_> =
             program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
-        let layers = count(&program, &inference, &usages, &frozen);
+        let Counted { layers, needs_gradient } = count(&program, &inference, &usages, &frozen);
         let tape = compile(&layers);
-        Self { program, bound, inference, usages, frozen, layers, diagnostics, tape }
+        let operations = [OnceLock::new(), OnceLock::new()];
+        Self { program, bound, inference, usages, frozen, layers, needs_gradient, diagnostics, tape, operations }
+    }
+
+    /// The operations that a framework runs: layers, with those that an exporter took apart put together again.
+    #[must_use]
+    pub fn operations(&self, attention: Attention) -> &[Operation] {
+        let [eager, fused] = &self.operations;
+        let slot = if attention == Attention::Fused { fused } else { eager };
+        slot.get_or_init(|| compose(self, attention))
     }
 
     /// The node of a layer.
@@ -184,9 +202,10 @@ fn compile(layers: &[Layer]) -> Tape {
         match &layer.cost {
             Some(cost) => {
                 let bytes = &cost.bytes_read + &cost.bytes_written;
-                dims.extend([&cost.macs, &cost.flops, &cost.backward_flops, &bytes].map(at_bound));
+                let parts = [&cost.macs, &cost.flops, &cost.backward_flops, &bytes, &cost.bytes_written];
+                dims.extend(parts.map(at_bound));
             }
-            None => dims.extend([Dim::ZERO, Dim::ZERO, Dim::ZERO, Dim::ZERO]),
+            None => dims.extend([Dim::ZERO; SLOTS]),
         }
     }
     Tape::compile(&dims)
@@ -226,6 +245,7 @@ impl Summing<'_> {
             flops: Some(0),
             backward_flops: Some(0),
             bytes: Some(0),
+            bytes_written: Some(0),
             repeats: times.number,
             at_bound: false,
         };
@@ -352,6 +372,7 @@ impl Summing<'_> {
             flops: slot(1),
             backward_flops: slot(2),
             bytes: slot(3),
+            bytes_written: slot(4),
             repeats: times.number,
             at_bound: times.at_bound || !free,
         }

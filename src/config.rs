@@ -1,14 +1,18 @@
 //! Configuration: `dlcost.toml`, what it may say and where it is looked for. Nothing here reads a model.
 
 mod reader;
+mod resolve;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::engine::{CheckOptions, LevelRule, Mode};
+use crate::device::Device;
+use crate::engine::{LevelRule, Mode};
+use crate::options::target::GpuName;
 use crate::options::{ColorChoice, Format};
+use crate::target::Request;
 
 /// Name of the configuration file.
 pub const FILE_NAME: &str = "dlcost.toml";
@@ -29,10 +33,12 @@ pub struct Config {
     pub levels: Vec<LevelRule>,
     /// `[[target]]`: each overrides the defaults and makes an entry of its own in the report.
     pub targets: Vec<Settings>,
+    /// `[devices]`: those of the files that it names.
+    pub devices: Vec<Device>,
 }
 
 /// Options that concern the model.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// `mode`.
     pub mode: Option<Mode>,
@@ -48,6 +54,10 @@ pub struct Settings {
     pub frozen: Option<Vec<String>>,
     /// `tensors`.
     pub tensors: Option<bool>,
+    /// `gpu`; a list replaces the list of a wider place.
+    pub gpus: Vec<GpuName>,
+    /// What else is said of the target. Its devices are those of `gpus` and not looked up yet.
+    pub request: Request,
 }
 
 /// Options that concern the output.
@@ -71,30 +81,20 @@ impl Settings {
     /// These settings, and where they say nothing, those of a wider place. What is given by name is merged by name.
     #[must_use]
     pub fn over(self, wider: &Self) -> Self {
+        // The batch per replica and that of all replicas are two ways to say one thing.
+        let batch = self.batch.or_else(|| wider.batch.filter(|_| self.request.global_batch.is_none()));
+        let global_batch =
+            self.request.global_batch.or_else(|| wider.request.global_batch.filter(|_| self.batch.is_none()));
         Self {
             mode: self.mode.or(wider.mode),
-            batch: self.batch.or(wider.batch),
+            batch,
             dims: by_name(self.dims, &wider.dims),
             input_shapes: by_name(self.input_shapes, &wider.input_shapes),
             inputs: by_name(self.inputs, &wider.inputs),
             frozen: self.frozen.or_else(|| wider.frozen.clone()),
             tensors: self.tensors.or(wider.tensors),
-        }
-    }
-
-    /// The same as options of the engine.
-    #[must_use]
-    pub fn into_options(self, levels: Vec<LevelRule>) -> CheckOptions {
-        CheckOptions {
-            mode: self.mode.unwrap_or_default(),
-            mode_is_assumed: self.mode.is_none(),
-            batch: self.batch,
-            dims: self.dims,
-            input_shapes: self.input_shapes,
-            inputs: self.inputs,
-            frozen: self.frozen.unwrap_or_default(),
-            tensors: self.tensors.unwrap_or_default(),
-            levels,
+            gpus: if self.gpus.is_empty() { wider.gpus.clone() } else { self.gpus },
+            request: Request { global_batch, ..self.request.over(&wider.request) },
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::passes::parameters::repeated_values;
 use crate::passes::payloads::check_payloads;
 use crate::report;
 use crate::report::annotate::Annotated;
+use crate::target::Request;
 
 /// What a check is asked for.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +38,8 @@ pub struct CheckOptions {
     pub inputs: Vec<(String, Vec<i64>)>,
     /// Globs over the keys of layers that are not trained.
     pub frozen: Vec<String>,
+    /// What the model runs on.
+    pub request: Request,
     /// Whether the report lists every tensor.
     pub tensors: bool,
     /// Levels of diagnostics; a later rule beats an earlier one.
@@ -78,6 +81,10 @@ pub enum Stage {
     Graph,
     /// The graph with a type at every tensor.
     Shapes,
+    /// The kernels that the runtime launches, with their prices.
+    Kernels,
+    /// Memory by parts, and the tensors that make most of it.
+    Memory,
     /// The report.
     Report,
 }
@@ -92,14 +99,14 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-/// Checks one model.
+/// Checks one model: an entry of the report for each device that was asked for. The file is parsed once.
 ///
 /// # Errors
 /// When the file cannot be read. Bad content is a diagnostic of the report instead.
-pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<report::Model, Unreadable> {
+pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<Vec<report::Model>, Unreadable> {
     let source = open(input, shown_path)?;
     let (checked, _) = Checked::new(&source, options);
-    Ok(report::build::model(&checked, &source, shown_path, options))
+    Ok(report::build::models(&checked, &source, shown_path, options))
 }
 
 /// The text of a stage, with the report that its diagnostics stand in.
@@ -111,15 +118,17 @@ pub fn emit(
     shown_path: &str,
     options: &CheckOptions,
     stage: Stage,
-) -> Result<(String, report::Model), Unreadable> {
+) -> Result<(String, Vec<report::Model>), Unreadable> {
     let source = open(input, shown_path)?;
     let (checked, _) = Checked::new(&source, options);
     let text = match (&checked.analysis, stage) {
         (Some(analysis), Stage::Graph) => report::stages::graph(analysis),
         (Some(analysis), Stage::Shapes) => report::stages::shapes(analysis),
+        (Some(analysis), Stage::Kernels) => report::price::kernels(analysis, &checked, options),
+        (Some(analysis), Stage::Memory) => report::price::memory(analysis, &checked, options),
         (None, _) | (_, Stage::Report) => String::new(),
     };
-    Ok((text, report::build::model(&checked, &source, shown_path, options)))
+    Ok((text, report::build::models(&checked, &source, shown_path, options)))
 }
 
 /// The model as ONNX text with notes, and the report that they come from. There is no text where nothing could be read.
@@ -133,7 +142,8 @@ pub fn annotate(
 ) -> Result<(Option<Annotated>, report::Model), Unreadable> {
     let source = open(input, shown_path)?;
     let (checked, definition) = Checked::new(&source, options);
-    let model = report::build::model(&checked, &source, shown_path, options);
+    // The text is one; it shows the first device.
+    let model = report::build::models(&checked, &source, shown_path, options).into_iter().next().unwrap_or_default();
     let annotated = definition.map(|definition| {
         let analysis = checked.analysis.as_ref();
         report::annotate::annotated(&definition, analysis, &checked.layout, options.mode, &model)

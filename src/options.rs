@@ -1,5 +1,7 @@
 //! Texts of options: the syntax that `dlcost check` and `dlcost.toml` share, and the names that this version refuses.
 
+pub mod target;
+
 use std::path::Path;
 
 use crate::diagnostics::selector::nearest;
@@ -8,32 +10,14 @@ use crate::ir::dim::{Dim, Symbol, SymbolKind};
 
 /// Options of `check` that are specified and that this version does not act on. They are refused by name, so that
 /// nobody takes a report for an answer to a question that it did not hear.
-pub const NOT_ACTED_ON: &[&str] = &[
-    "gpu",
-    "global-batch",
-    "precision",
-    "optimizer",
-    "runtime",
-    "attention",
-    "replicas",
-    "hosts",
-    "strategy",
-    "interconnect",
-    "recompute",
-    "samples",
-    "epochs",
-    "price",
-    "input-ms",
-    "input-samples-per-s",
-    "features",
-];
+pub const NOT_ACTED_ON: &[&str] = &["features"];
 
 /// Commands that are specified and that this version does not have.
 pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "compare", "calibrate", "lsp"];
 
 const FORMATS_NOT_AVAILABLE: &[&str] = &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
 
-const STAGES_NOT_AVAILABLE: &[&str] = &["kernels", "memory"];
+const STAGES_NOT_AVAILABLE: &[&str] = &[];
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +50,10 @@ pub enum Emit {
     Graph,
     /// The graph with a type at every tensor.
     Shapes,
+    /// The kernels that the runtime launches.
+    Kernels,
+    /// Memory by parts.
+    Memory,
     /// The whole run, in the format of `--format`.
     #[default]
     Report,
@@ -97,7 +85,13 @@ pub fn color(text: &str) -> Result<ColorChoice, String> {
 /// # Errors
 /// The stage is unknown or not available.
 pub fn emit(text: &str) -> Result<Emit, String> {
-    let known = [("graph", Emit::Graph), ("shapes", Emit::Shapes), ("report", Emit::Report)];
+    let known = [
+        ("graph", Emit::Graph),
+        ("shapes", Emit::Shapes),
+        ("kernels", Emit::Kernels),
+        ("memory", Emit::Memory),
+        ("report", Emit::Report),
+    ];
     choice(text, &known, STAGES_NOT_AVAILABLE)
 }
 
@@ -369,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_specified_and_not_there_is_refused_by_name() {
         assert!(format("sarif").unwrap_err().contains("not available in this version"));
-        assert!(emit("kernels").unwrap_err().contains("not available in this version"));
+        assert_eq!(emit("kernels"), Ok(Emit::Kernels));
         assert!(format("jsn").unwrap_err().contains("did you mean 'json'"));
         assert_eq!(format("json"), Ok(Format::Json));
     }

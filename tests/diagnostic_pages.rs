@@ -67,7 +67,7 @@ fn findings(block: &Block) -> Option<Vec<Finding>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("example.onnxtxt");
     std::fs::write(&path, &block.text).unwrap();
-    let model = engine::check(&Input::Path(path), "example.onnxtxt", &check_options(&block.options)).unwrap();
+    let model = engine::check(&Input::Path(path), "example.onnxtxt", &check_options(&block.options)).unwrap().remove(0);
     Some(model.diagnostics)
 }
 

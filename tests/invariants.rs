@@ -49,7 +49,7 @@ fn models() -> Vec<(String, Model)> {
 
 fn report_of(model: &Model, options: &CheckOptions) -> report::Model {
     let text = print_model(model, &PrintOptions::default());
-    check(&Input::Stdin(text.into_bytes()), "model", options).unwrap()
+    check(&Input::Stdin(text.into_bytes()), "model", options).unwrap().remove(0)
 }
 
 fn graph_of(model: &Model, options: &CheckOptions) -> report::Graph {

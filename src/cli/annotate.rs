@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, levels: &[LevelRule]) -> Result<ExitCod
         (configs.of_file(&arguments.path)?, Input::Path(arguments.path.clone()))
     };
     let color = arguments.color.or(here.and_then(|config| config.output.color)).unwrap_or_default();
-    let targets = targets(&arguments.model.settings(), levels, config.as_deref());
+    let targets = targets(&arguments.model.settings(), levels, config.as_deref())?;
     let options = targets.into_iter().next().unwrap_or_default();
     // Another thread has the stack that deep graphs need.
     let done = jobs::map_in_order(&[input], 1, |input| engine::annotate(input, &shown, &options), |_| ());

@@ -1,5 +1,7 @@
 //! Arguments that several commands share: what is said of the model, the levels of diagnostics, and the configuration.
 
+mod target;
+
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
@@ -39,6 +41,9 @@ pub(super) struct ModelArguments {
     /// Layers that are not trained, by their keys (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = options::glob)]
     frozen: Vec<String>,
+
+    #[command(flatten)]
+    target: target::TargetArguments,
 }
 
 impl ModelArguments {
@@ -51,6 +56,8 @@ impl ModelArguments {
             input_shapes: self.input_shapes.clone(),
             inputs: self.inputs.clone(),
             frozen: (!self.frozen.is_empty()).then(|| self.frozen.clone()),
+            gpus: self.target.gpus.clone(),
+            request: self.target.request(),
             ..Settings::default()
         }
     }

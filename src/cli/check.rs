@@ -84,17 +84,21 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
 /// Checks one file for each of its targets.
 fn check(job: &Job, emit: Emit) -> Outcome {
     let mut outcome = Outcome::default();
-    for (index, options) in job.targets.iter().enumerate() {
+    for options in &job.targets {
         let result = match emit {
-            Emit::Report => engine::check(&job.input, &job.shown, options).map(|model| (String::new(), model)),
+            Emit::Report => engine::check(&job.input, &job.shown, options).map(|models| (String::new(), models)),
             Emit::Graph => engine::emit(&job.input, &job.shown, options, Stage::Graph),
             Emit::Shapes => engine::emit(&job.input, &job.shown, options, Stage::Shapes),
+            Emit::Kernels => engine::emit(&job.input, &job.shown, options, Stage::Kernels),
+            Emit::Memory => engine::emit(&job.input, &job.shown, options, Stage::Memory),
         };
         match result {
-            Ok((text, mut model)) => {
-                model.target_index = index;
+            Ok((text, models)) => {
                 outcome.emitted.push_str(&text);
-                outcome.models.push(model);
+                for mut model in models {
+                    model.target_index = outcome.models.len();
+                    outcome.models.push(model);
+                }
             }
             Err(unreadable) => {
                 outcome.problem = Some(format!("error: cannot read {unreadable}"));

@@ -9,16 +9,33 @@ use crate::config::{self, Config, Finder, Settings};
 use crate::engine::{CheckOptions, LevelRule};
 
 /// Options of each target, at least one: the command line over the target over the defaults.
-pub(super) fn targets(settings: &Settings, levels: &[LevelRule], config: Option<&Config>) -> Vec<CheckOptions> {
+///
+/// # Errors
+/// They contradict each other, or one of the command line would do nothing.
+pub(super) fn targets(
+    settings: &Settings,
+    levels: &[LevelRule],
+    config: Option<&Config>,
+) -> Result<Vec<CheckOptions>, Failure> {
     let no_config = Config::default();
     let config = config.unwrap_or(&no_config);
     let levels: Vec<LevelRule> = config.levels.iter().chain(levels).cloned().collect();
     let one = [Settings::default()];
     let targets = if config.targets.is_empty() { one.as_slice() } else { config.targets.as_slice() };
-    targets
-        .iter()
-        .map(|target| settings.clone().over(&target.clone().over(&config.defaults)).into_options(levels.clone()))
-        .collect()
+    let of = |target: &Settings| {
+        let configured = target.clone().over(&config.defaults);
+        let whole = settings.clone().over(&configured);
+        let options = whole.into_options(levels.clone(), &config.devices).map_err(|message| {
+            // What is wrong without the command line as well is the configuration's.
+            match configured.into_options(Vec::new(), &config.devices) {
+                Err(same) if same == message => format!("{}: {message}", config.path.display()),
+                _ => message,
+            }
+        })?;
+        settings.refuse_idle(&options)?;
+        Ok(options)
+    };
+    targets.iter().map(of).collect::<Result<_, _>>().map_err(|message: String| Failure::new(message))
 }
 
 /// Where configurations come from.

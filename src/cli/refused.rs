@@ -50,15 +50,15 @@ mod tests {
 
     #[test]
     fn specified_options_and_commands_are_refused_by_name() {
-        let gpu = Some("--gpu is not acted on by this version".to_owned());
-        assert_eq!(refused("dlcost check m.onnx --gpu v100"), gpu);
-        assert_eq!(refused("dlcost check --gpu=v100 m.onnx"), gpu);
+        let features = Some("--features is not acted on by this version".to_owned());
+        assert_eq!(refused("dlcost check m.onnx --features"), features);
+        assert_eq!(refused("dlcost check --features=x m.onnx"), features);
         assert_eq!(
             refused("dlcost sweep m.onnx"),
             Some("the command 'sweep' is not available in this version".to_owned())
         );
-        assert_eq!(refused("dlcost check -- --gpu"), None);
-        assert_eq!(refused("dlcost check --gpus 3"), None);
+        assert_eq!(refused("dlcost check -- --features"), None);
+        assert_eq!(refused("dlcost check --feature 3"), None);
         assert_eq!(refused("dlcost"), None);
     }
 }

@@ -1,5 +1,7 @@
 //! Reads the text of a configuration, with the place of whatever is wrong in it.
 
+mod target;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -7,14 +9,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Config, ConfigError, OutputSettings, Settings};
+use crate::device::Device;
 use crate::diagnostics::Level;
 use crate::diagnostics::selector;
 use crate::engine::LevelRule;
 use crate::options;
+use target::TARGET_KEYS;
 
 type Entry<'t> = Spanned<DeValue<'t>>;
 
-const SECTIONS: &[&str] = &["defaults", "levels", "target"];
+const SECTIONS: &[&str] = &["defaults", "levels", "target", "devices"];
 const MODEL_KEYS: &[&str] = &["mode", "batch", "dim", "input-shape", "input", "frozen", "tensors"];
 const OUTPUT_KEYS: &[&str] = &["format", "color", "jobs", "top", "quiet", "verbose"];
 /// Long names of `check` that mean one run and not a project.
@@ -33,7 +37,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
         fail(Wrong { span, message: error.message().to_owned() })
     })?;
     let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    Reader { folder }
+    Reader { folder, devices: Vec::new() }
         .document(document.get_ref())
         .map_err(fail)
         .map(|config| Config { path: path.to_owned(), ..config })
@@ -62,11 +66,18 @@ impl Wrong {
 struct Reader {
     /// Files that the configuration names are relative to its own folder.
     folder: PathBuf,
+    /// Devices of the files that it names.
+    devices: Vec<Device>,
 }
 
 impl Reader {
-    fn document(&self, document: &DeTable<'_>) -> Result<Config, Wrong> {
+    fn document(mut self, document: &DeTable<'_>) -> Result<Config, Wrong> {
         let mut config = Config::default();
+        // Devices may be named anywhere, in front of their section too.
+        if let Some(value) = document.get("devices") {
+            self.devices = self.devices(value)?;
+        }
+        let mut places = Vec::new();
         for (key, value) in in_order(document) {
             match key.get_ref().as_ref() {
                 "defaults" => {
@@ -77,11 +88,12 @@ impl Reader {
                     }
                 }
                 "levels" => config.levels = levels(table(value, "[levels]")?)?,
-                "target" => config.targets = self.targets(value)?,
-                "budget" | "devices" => {
+                "target" => (config.targets, places) = self.targets(value)?.into_iter().unzip(),
+                "devices" => {}
+                "budget" => {
                     return Err(Wrong::at(key.span(), format!("'{}' is not available in this version", key.get_ref())));
                 }
-                other if MODEL_KEYS.contains(&other) || OUTPUT_KEYS.contains(&other) => {
+                other if [MODEL_KEYS, TARGET_KEYS, OUTPUT_KEYS].iter().any(|keys| keys.contains(&other)) => {
                     return Err(Wrong::at(key.span(), format!("'{other}' belongs under [defaults]")));
                 }
                 other => {
@@ -89,10 +101,20 @@ impl Reader {
                 }
             }
         }
+        for (target, place) in config.targets.iter().zip(places) {
+            // Whether settings go together is decided when the command line has been heard; a setting that its own mode
+            // makes void is wrong in any case.
+            let whole = target.clone().over(&config.defaults).into_options(Vec::new(), &self.devices);
+            if let Ok(whole) = whole {
+                target.refuse_without_backward(&whole).map_err(|message| Wrong::at(place, message))?;
+            }
+        }
+        config.devices = self.devices;
         Ok(config)
     }
 
-    fn targets(&self, value: &Entry<'_>) -> Result<Vec<Settings>, Wrong> {
+    /// The targets with their places.
+    fn targets(&self, value: &Entry<'_>) -> Result<Vec<(Settings, Range<usize>)>, Wrong> {
         let DeValue::Array(entries) = value.get_ref() else {
             return Err(Wrong::at(value.span(), "targets are written as [[target]]"));
         };
@@ -106,7 +128,7 @@ impl Reader {
                 }
                 self.model_key(key, value, &mut settings, false)?;
             }
-            targets.push(settings);
+            targets.push((settings, entry.span()));
         }
         Ok(targets)
     }
@@ -156,6 +178,9 @@ impl Reader {
             "frozen" => settings.frozen = Some(globs(value)?),
             "tensors" => settings.tensors = Some(truth(value)?),
             other => {
+                if self.target_key(other, value, settings)? {
+                    return Ok(());
+                }
                 let message = if options::NOT_ACTED_ON.contains(&other) {
                     format!("'{other}' is not acted on by this version")
                 } else if COMMAND_LINE_ONLY.contains(&other) {
@@ -164,7 +189,7 @@ impl Reader {
                     format!("levels are written under [levels], as in: shape-mismatch = \"{other}\"")
                 } else {
                     let output = if with_output { OUTPUT_KEYS } else { &[] };
-                    unknown("key", other, MODEL_KEYS.iter().chain(output).copied())
+                    unknown("key", other, MODEL_KEYS.iter().chain(TARGET_KEYS).chain(output).copied())
                 };
                 return Err(Wrong::at(key.span(), message));
             }
@@ -333,10 +358,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_refused_by_name() {
-        assert_eq!(bad("[defaults]\ngpu = 'v100'\n"), "dlcost.toml:2:1: 'gpu' is not acted on by this version");
-        assert!(bad("[[target]]\ngpu = 'v100'\n").contains("'gpu' is not acted on"));
+        let features = "dlcost.toml:2:1: 'features' is not acted on by this version";
+        assert_eq!(bad("[defaults]\nfeatures = true\n"), features);
         assert!(bad("[[budget]]\nrule = 'x'\n").contains("'budget' is not available in this version"));
-        assert!(bad("[devices]\n").contains("'devices' is not available in this version"));
         assert!(bad("[defaults]\nformat = 'sarif'\n").contains("not available in this version"));
     }
 

@@ -7,6 +7,7 @@
 mod catalogue;
 mod form;
 mod interconnect;
+mod price;
 mod read;
 mod user;
 
@@ -15,6 +16,7 @@ use serde::Serialize;
 pub use catalogue::{Catalogue, Found, UnknownDevice, catalogue, find};
 pub use form::DeviceError;
 pub use interconnect::{Interconnect, Kind, find_interconnect, interconnects};
+pub use price::{ListPrice, list_price};
 pub use user::load_user;
 
 /// A GPU, or what a framework sees as one: a die of a board with two.

@@ -5,7 +5,7 @@ use super::broadcast::unify;
 use super::operands::{common_element, count};
 use super::softmax::SOFTMAX;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Saved, Work, WorkCx};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
@@ -155,6 +155,40 @@ impl Attention {
     }
 }
 
+impl Attention {
+    /// The attention that one kernel runs.
+    fn family(&self, cx: &WorkCx<'_>) -> Option<Family> {
+        let (query, key) = (cx.input(0)?, cx.input(1)?);
+        let count = |heads: Option<i64>| heads.and_then(|heads| u64::try_from(heads).ok());
+        let [batch, heads, queries, head_dim] = match *query.dims {
+            [batch, heads, length, size] => [batch, heads, length, size],
+            [batch, length, hidden] => {
+                let heads = count(self.heads)?;
+                [batch, heads, length, hidden.checked_div(heads)?]
+            }
+            _ => return None,
+        };
+        let (kv_heads, new) = match *key.dims {
+            [_, heads, length, _] => (heads, length),
+            [_, length, _] => (count(self.kv_heads)?, length),
+            _ => return None,
+        };
+        let past = cx.input(4).and_then(|past| past.dim(2)).unwrap_or(0);
+        let keys = new.saturating_add(past);
+        Some(Family::Attention { batch, heads, kv_heads, queries, keys, head_dim, causal: self.causal })
+    }
+}
+
+/// What a fused attention keeps: query, key and value (these inputs), what is added to the scores, the output, and the
+/// logarithm of the sum of each row of scores, in single precision.
+pub(super) fn kept(cx: &WorkCx<'_>, operands: Saved, family: Option<Family>) -> Saved {
+    let rows = match family {
+        Some(Family::Attention { batch, heads, queries, .. }) => super::work::product(&[batch, heads, queries]),
+        _ => 0,
+    };
+    operands.and(Saved::output(0)).and(Saved::extra(rows.saturating_mul(4))).when(cx.has_backward())
+}
+
 impl Operator for Attention {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let query_element = common_element(cx, &[0, 1, 4])?;
@@ -213,6 +247,17 @@ impl Operator for Attention {
             cx.needs_gradient(2) || cx.needs_gradient(5),
         ];
         Cost::composed(cx, scores.macs(), &scores.other(), scores.backward(needs))
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        match self.family(cx) {
+            Some(family) => vec![cx.all(family)],
+            None => vec![cx.elementwise()],
+        }
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        kept(cx, Saved::inputs(0..4), self.family(cx))
     }
 }
 

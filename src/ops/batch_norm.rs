@@ -4,7 +4,7 @@ use super::broadcast::unify;
 use super::normalization::Normalized;
 use super::operands::common_element;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, work};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -89,6 +89,23 @@ impl Operator for BatchNorm {
             3 | 4 => Role::Statistic,
             _ => Role::Data,
         }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let dims = cx.output(0).map_or(&[][..], |output| output.dims);
+        let channels = match dims {
+            [_, positions @ ..] if self.per_position => work::product(positions),
+            [_, channels, ..] => *channels,
+            _ => 1,
+        };
+        let rows = work::product(dims).checked_div(channels).unwrap_or_default();
+        vec![cx.all(Family::BatchNorm { rows, channels })]
+    }
+
+    /// Input, scale, and mean and inverse deviation of the batch for each channel.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let statistics = cx.input(3).map_or(0, |mean| mean.bytes()).saturating_mul(2);
+        Saved::inputs(0..2).and(Saved::extra(statistics)).when(cx.has_backward())
     }
 }
 

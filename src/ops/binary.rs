@@ -1,7 +1,7 @@
 //! Elementwise operators of two or more tensors, under broadcasting: arithmetic, logic, comparisons, and `Where`.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, broadcast, scalar, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, broadcast, scalar, values};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -20,6 +20,22 @@ struct Binary {
     mixed: bool,
     /// Axis of the first input at which the second stands, before opset 7.
     axis: Option<i64>,
+    keeps: Keeps,
+}
+
+/// What the backward pass of a function of two elements reads, by the formulas of `derivatives.yaml` of `PyTorch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// Sums, comparisons, logic.
+    Nothing,
+    /// A product: for each input that needs a gradient, the other.
+    Other,
+    /// A quotient: the denominator for both gradients, the numerator for that of the denominator.
+    Quotient,
+    /// A remainder: both for the gradient of the second.
+    Remainder,
+    /// A power: for the gradient of the exponent its base, itself and the result.
+    Power,
 }
 
 /// `Add`, `Equal`, `And`, ... : every elementwise operator of exactly two tensors.
@@ -60,7 +76,14 @@ pub(super) fn binary(node: &NodeView<'_>) -> Built {
         },
         _ => |_, _| Scalar::Unknown,
     };
-    Ok(Box::new(Binary { rule, compares, mixed: node.op_type() == "Pow", axis }))
+    let keeps = match node.op_type() {
+        "Mul" => Keeps::Other,
+        "Div" => Keeps::Quotient,
+        "Mod" => Keeps::Remainder,
+        "Pow" => Keeps::Power,
+        _ => Keeps::Nothing,
+    };
+    Ok(Box::new(Binary { rule, compares, mixed: node.op_type() == "Pow", axis, keeps }))
 }
 
 fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
@@ -144,6 +167,21 @@ impl Operator for Binary {
         }
         Cost::elementwise(cx, 1)
     }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let saved = match self.keeps {
+            Keeps::Nothing => Saved::NOTHING,
+            Keeps::Other => cx.other_operands(0, 1),
+            Keeps::Quotient => Saved::input(1).and(Saved::input(0).when(cx.needs(1))),
+            Keeps::Remainder => Saved::inputs(0..2).when(cx.needs(1)),
+            // An exponent of one number is a number of the code.
+            Keeps::Power if !cx.needs(1) && cx.input(1).is_some_and(|exponent| exponent.elements() == 1) => {
+                Saved::input(0)
+            }
+            Keeps::Power => Saved::inputs(0..2).and(Saved::output(0).when(cx.needs(1))),
+        };
+        saved.when(cx.has_backward())
+    }
 }
 
 /// A function of any number of elements: `Min`, `Max`, `Sum`, `Mean`.
@@ -151,6 +189,8 @@ impl Operator for Binary {
 struct Variadic {
     rule: Rule,
     mean: bool,
+    /// Whether one of the elements is chosen, so that the backward pass compares them again.
+    chooses: bool,
 }
 
 /// `Min`, `Max`, `Sum`, `Mean`.
@@ -160,7 +200,8 @@ pub(super) fn variadic(node: &NodeView<'_>) -> Built {
         "Max" => scalar::max,
         _ => scalar::add,
     };
-    Ok(Box::new(Variadic { rule, mean: node.op_type() == "Mean" }))
+    let chooses = matches!(node.op_type(), "Min" | "Max");
+    Ok(Box::new(Variadic { rule, mean: node.op_type() == "Mean", chooses }))
 }
 
 impl Operator for Variadic {
@@ -185,6 +226,10 @@ impl Operator for Variadic {
         let inputs = (0..).take_while(|&input| cx.has(input)).count();
         let operations = inputs.saturating_sub(usize::from(!self.mean));
         Cost::computed(cx, &elements * Dim::from(operations), &elements)
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..cx.inputs.len()).when(self.chooses && cx.inputs.len() > 1 && cx.has_backward())
     }
 }
 
@@ -235,6 +280,10 @@ impl Operator for Where {
 
     fn role(&self, _input: usize) -> Role {
         Role::Data
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(0).when(cx.has_backward())
     }
 }
 

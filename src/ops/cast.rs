@@ -1,7 +1,7 @@
 //! `Cast`, `CastLike`, `BitCast` and `Identity`.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, scalar, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, scalar, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar};
@@ -74,6 +74,15 @@ impl Operator for Cast {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    /// A cast to the type that is there already gives the tensor itself.
+    fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {
+        matches!((cx.input(0), cx.output(0)), (Some(input), Some(output)) if input.element == output.element)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, axes, broadcast, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Work, WorkCx, axes, broadcast, values};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, Scalar, TensorFact, VALUE_LIMIT, Value};
@@ -84,6 +84,10 @@ impl Operator for Concat {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

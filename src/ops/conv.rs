@@ -4,7 +4,8 @@
 use super::operands::{agreed, common_element, count, expect_dim};
 use super::table::Built;
 use super::window::Window;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::work::{self, Convolution};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -213,6 +214,18 @@ pub(super) fn rank_of(window: &Window, input: Option<&Shape>, weight: Option<&Sh
     Ok(Some(rank))
 }
 
+impl Conv {
+    /// The sizes of the convolution, by its weight: blocks may have padded the channels of the input.
+    fn sizes(&self, cx: &WorkCx<'_>) -> Option<Convolution> {
+        let (input, weight, output) = (cx.input(0)?, cx.input(self.form.weight())?, cx.output(0)?);
+        let [filters, each, kernel @ ..] = weight.dims else { return None };
+        let groups = u64::try_from(self.group).ok()?;
+        let mut sizes = self.window.sizes(self.channels_last, input.dims, output.dims, kernel)?;
+        (sizes.in_channels, sizes.out_channels, sizes.groups) = (each.saturating_mul(groups), *filters, groups);
+        Some(sizes)
+    }
+}
+
 impl Operator for Conv {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = self.element(cx)?;
@@ -282,6 +295,33 @@ impl Operator for Conv {
             _ if input == self.form.weight() || input == self.form.bias() => Role::Weight,
             _ => Role::Data,
         }
+    }
+
+    /// A deformable convolution samples its input before it multiplies.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let Some(sizes) = self.sizes(cx) else { return vec![cx.elementwise()] };
+        let family = Family::Convolution(sizes);
+        let ConvForm::Deformable { .. } = self.form else {
+            return vec![cx.all(family).of_operands(0, self.form.weight())];
+        };
+        let positions = work::product(&[sizes.batch, sizes.in_channels]).saturating_mul(work::product(&sizes.output));
+        let elements = positions.saturating_mul(work::product(&sizes.kernel));
+        let bias = if cx.input(3).is_some() { work::product(&[sizes.batch, sizes.out_channels]) } else { 0 };
+        let bias = bias.saturating_mul(work::product(&sizes.output));
+        let places: f64 =
+            [0, 2, 4].into_iter().filter_map(|input| cx.input(input)).map(|input| input.bytes() as f64).sum();
+        let flops = cx.flops - 2.0 * sizes.macs() - bias as f64;
+        let sampled = cx.part(Family::Elementwise { elements }, flops, places).of_operands(2, 4);
+        vec![sampled, cx.rest(&[sampled], family).of_operands(0, 1)]
+    }
+
+    /// Input and weight are kept together, also where only one of them needs a gradient.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let given = match self.form {
+            ConvForm::Deformable { .. } => Saved::inputs(0..cx.inputs.len()),
+            _ => Saved::input(0).and(Saved::input(self.form.weight())),
+        };
+        given.when(cx.has_backward())
     }
 }
 

@@ -4,7 +4,8 @@ use super::conv::{check_group, kernel_dims, rank_of};
 use super::operands::{agreed, at_least, common_element, count};
 use super::table::Built;
 use super::window::Window;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::work::Convolution;
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
@@ -133,6 +134,26 @@ impl Operator for ConvTranspose {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Weight }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let sizes = || {
+            let (input, weight, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+            let [channels, each, kernel @ ..] = weight.dims else { return None };
+            let groups = u64::try_from(self.group).ok()?;
+            let sizes = self.window.sizes(false, input.dims, output.dims, kernel)?;
+            let out_channels = each.saturating_mul(groups);
+            Some(Convolution { in_channels: *channels, out_channels, groups, transposed: true, ..sizes })
+        };
+        match sizes() {
+            Some(sizes) => vec![cx.all(Family::Convolution(sizes)).of_operands(0, 1)],
+            None => vec![cx.elementwise()],
+        }
+    }
+
+    /// Input and weight are kept together, as for every convolution.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..2).when(cx.has_backward())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::broadcast::unify;
 use super::operands::{count, expect_rank};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -61,6 +61,11 @@ impl Operator for RoiAlign {
         let backward = if cx.needs_gradient(0) { flops.clone() } else { Dim::ZERO };
         Cost::composed(cx, Dim::ZERO, &flops, backward)
     }
+
+    /// The regions alone: the gradient of the feature map depends on its sizes.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(1..3).when(cx.has_backward())
+    }
 }
 
 /// `NonMaxSuppression`: chooses boxes that do not overlap better ones.
@@ -112,6 +117,12 @@ impl Operator for NonMaxSuppression {
 
     fn role(&self, input: usize) -> Role {
         if input < 2 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let scores = cx.input(1).map_or(&[][..], |scores| scores.dims);
+        let [rows, cols] = WorkCx::rows_before(scores, scores.len().saturating_sub(1));
+        vec![cx.all(Family::Sort { rows, cols })]
     }
 }
 

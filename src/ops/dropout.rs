@@ -1,7 +1,7 @@
 //! `Dropout`: the identity in inference.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar};
@@ -36,7 +36,10 @@ impl Operator for Dropout {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        if !self.switch || cx.input(2)?.single() == Some(Scalar::Integer(Dim::ZERO)) {
+        // Frameworks give the input itself where nothing is dropped.
+        let drops =
+            || !matches!(cx.input(1).and_then(|ratio| ratio.single()), Some(Scalar::Real(ratio)) if ratio == 0.0);
+        if !self.switch || cx.input(2)?.single() == Some(Scalar::Integer(Dim::ZERO)) || !drops() {
             return Some(Cost::FREE);
         }
         Cost::elementwise(cx, 1)
@@ -48,6 +51,16 @@ impl Operator for Dropout {
 
     fn is_view(&self) -> bool {
         !self.switch
+    }
+
+    /// A mask of one byte for each element, as the kernels of GPUs draw it.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let elements = cx.output(0).map_or(0, |output| output.elements());
+        Saved::extra(elements).when(cx.has_backward() && !cx.is_free())
+    }
+
+    fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {
+        cx.is_free()
     }
 }
 

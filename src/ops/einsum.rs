@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::broadcast::merge;
 use super::operands::common_element;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -69,7 +69,7 @@ impl Einsum {
     }
 
     /// Labels of every operand (`None` while its rank decides them and is unknown), and the extent of each label.
-    fn resolve(&self, shapes: &[Option<&Shape>]) -> Result<Resolved, Fault> {
+    fn resolve(&self, shapes: &[Option<&Shape>]) -> Result<Resolved<Dim>, Fault> {
         let mut resolved = Resolved { operands: Vec::new(), sizes: BTreeMap::new(), rest: Some(0) };
         for (number, (operand, shape)) in self.operands.iter().zip(shapes).enumerate() {
             let letters = operand.iter().filter(|&&index| index != Index::Rest).count();
@@ -111,9 +111,9 @@ impl Einsum {
         Ok(resolved)
     }
 
-    /// MACs of each pairwise product from left to right, an intermediate result keeping the indices that are still
+    /// Labels of each pairwise product from left to right, an intermediate result keeping the indices that are still
     /// needed.
-    fn steps(&self, resolved: &Resolved) -> Option<Vec<Dim>> {
+    fn steps<S>(&self, resolved: &Resolved<S>) -> Option<Vec<Step>> {
         let output = expand(&self.output, resolved.rest?);
         let mut operands = Vec::with_capacity(resolved.operands.len());
         for operand in &resolved.operands {
@@ -132,20 +132,56 @@ impl Einsum {
                     *count = count.saturating_sub(1);
                 }
             }
-            kept.extend(operand);
             if number > 0 {
-                let mut sizes = kept.iter().map(|label| resolved.sizes.get(label));
-                steps.push(sizes.try_fold(Dim::ONE, |product, size| Some(product * size?))?);
+                let left = kept.clone();
+                kept.extend(operand);
                 kept.retain(|label| needed.get(label).is_some_and(|&count| count > 0));
+                steps.push(Step { left, right: operand.clone(), result: kept.clone() });
+            } else {
+                kept.extend(operand);
             }
         }
         Some(steps)
     }
 }
 
-struct Resolved {
+/// The indices of a pairwise product.
+struct Step {
+    left: BTreeSet<Label>,
+    right: BTreeSet<Label>,
+    result: BTreeSet<Label>,
+}
+
+impl Step {
+    /// All indices: what is multiplied once for each of their values.
+    fn labels(&self) -> impl Iterator<Item = &Label> {
+        self.left.union(&self.right)
+    }
+
+    /// The product with its sizes: indices of both sides that stay make the batch, those that go are summed.
+    fn family(&self, sizes: &BTreeMap<Label, u64>) -> Family {
+        let [mut batch, mut m, mut n, mut k] = [1_u64; 4];
+        for label in self.labels() {
+            let size = match (self.left.contains(label), self.right.contains(label), self.result.contains(label)) {
+                (true, true, true) => &mut batch,
+                (true, false, true) => &mut m,
+                (false, true, true) => &mut n,
+                (_, _, false) | (false, false, _) => &mut k,
+            };
+            *size = size.saturating_mul(sizes.get(label).copied().unwrap_or(1));
+        }
+        Family::Product { batch, m, n, k }
+    }
+
+    /// Elements of the result.
+    fn elements(&self, sizes: &BTreeMap<Label, u64>) -> u64 {
+        self.result.iter().filter_map(|label| sizes.get(label)).fold(1, |product, &size| product.saturating_mul(size))
+    }
+}
+
+struct Resolved<S> {
     operands: Vec<Option<Vec<Label>>>,
-    sizes: BTreeMap<Label, Dim>,
+    sizes: BTreeMap<Label, S>,
     /// Number of dims that `...` stands for in the output.
     rest: Option<usize>,
 }
@@ -191,6 +227,20 @@ fn expand(indices: &[Index], rest: usize) -> Vec<Label> {
     labels
 }
 
+impl Einsum {
+    /// Pairwise products and extents, as numbers.
+    fn numbers(&self, cx: &WorkCx<'_>) -> Option<(Vec<Step>, BTreeMap<Label, u64>)> {
+        let shape = |input: usize| -> Option<Shape> {
+            Some(cx.input(input)?.dims.iter().map(|&dim| Dim::constant(i128::from(dim))).collect())
+        };
+        let shapes: Vec<_> = (0..self.operands.len()).map(shape).collect::<Option<_>>()?;
+        let resolved = self.resolve(&shapes.iter().map(Some).collect::<Vec<_>>()).ok()?;
+        let number = |size: &Dim| size.as_usize().map(|size| size as u64);
+        let sizes = resolved.sizes.iter().map(|(label, size)| Some((*label, number(size)?)));
+        Some((self.steps(&resolved)?, sizes.collect::<Option<_>>()?))
+    }
+}
+
 impl Operator for Einsum {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let count = cx.input_count();
@@ -224,7 +274,13 @@ impl Operator for Einsum {
             let flops = if summed { elements } else { Dim::ZERO };
             return Cost::computed(cx, flops.clone(), &flops);
         }
-        let steps = self.steps(&self.resolve(&shapes).ok()?)?;
+        let resolved = self.resolve(&shapes).ok()?;
+        let macs = |step: Step| {
+            step.labels()
+                .map(|label| resolved.sizes.get(label))
+                .try_fold(Dim::ONE, |product, size| Some(product * size?))
+        };
+        let steps = self.steps(&resolved)?.into_iter().map(macs).collect::<Option<Vec<_>>>()?;
         let mut left_needs_gradient = cx.needs_gradient(0);
         let (mut macs, mut backward) = (Dim::ZERO, Dim::ZERO);
         for (step, right) in steps.iter().zip(1..) {
@@ -238,6 +294,37 @@ impl Operator for Einsum {
 
     fn role(&self, _input: usize) -> Role {
         Role::Weight
+    }
+
+    /// One operand is moved or summed; a product for each further one, whose left side is the result so far.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        if self.operands.len() < 2 {
+            return vec![if cx.flops > 0.0 { cx.reduction() } else { cx.moved() }];
+        }
+        let Some((steps, sizes)) = self.numbers(cx) else { return vec![cx.elementwise()] };
+        let mut items: Vec<Work> = Vec::new();
+        for (step, right) in steps.iter().zip(1..) {
+            let family = step.family(&sizes);
+            let left = if right == 1 { Some(0) } else { None };
+            let macs: f64 = step.labels().filter_map(|label| sizes.get(label)).map(|&size| size as f64).product();
+            let read = [left, Some(right)].into_iter().flatten().filter_map(|input| cx.input(input));
+            let read: f64 = read.map(|input| input.bytes() as f64).sum();
+            let item = if right == steps.len() { cx.rest(&items, family) } else { cx.part(family, 2.0 * macs, read) };
+            items.push(Work { operands: [left, Some(right)], ..item });
+        }
+        items
+    }
+
+    /// As a matrix product; of more than two operands also the intermediate results.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let Some((steps, sizes)) = self.numbers(cx) else { return Saved::NOTHING };
+        let last = steps.len().saturating_sub(1);
+        let between = steps.iter().take(last).map(|step| step.elements(&sizes)).fold(0, u64::saturating_add);
+        let between = Saved::extra((between as f64 * cx.width()) as u64);
+        let others = |input: usize| (0..self.operands.len()).any(|other| other != input && cx.needs(other));
+        let operands = (0..self.operands.len()).map(|input| Saved::input(input).when(others(input)));
+        let operands = operands.fold(Saved::NOTHING, Saved::and);
+        operands.and(between).when(cx.has_backward() && self.operands.len() > 1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `Expand` and `Tile`: elements repeated.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, broadcast, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes, broadcast, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, Scalar};
 use crate::ir::shape::Shape;
@@ -51,6 +51,14 @@ impl Operator for Expand {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![Work { operands: [Some(0), None], ..cx.moved() }]
+    }
+
+    fn shares_storage(&self, _cx: &WorkCx<'_>) -> bool {
+        true
     }
 }
 
@@ -122,6 +130,10 @@ impl Operator for Tile {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![Work { operands: [Some(0), None], ..cx.moved() }]
     }
 }
 

@@ -3,7 +3,7 @@
 use super::attention::Attention;
 use super::cast;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Repeats};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Repeats, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -49,6 +49,14 @@ impl Operator for FlexAttention {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         self.inner.cost(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        self.inner.work(cx)
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        self.inner.saved(cx)
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::cost::tensor_bytes;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, broadcast, values};
+use super::{
+    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, broadcast, values,
+};
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
-use crate::ir::shape::Shape;
+use crate::ir::shape::{Shape, normalize_axis};
 
 /// Whole slices along one axis.
 #[derive(Debug)]
@@ -87,6 +89,27 @@ impl Operator for Gather {
     fn role(&self, input: usize) -> Role {
         table_role(input)
     }
+
+    /// Rows along the first axis; along another, and for one index, it is a copy.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let (Some(data), Some(indices)) = (cx.input(0), cx.input(1)) else { return vec![cx.moved()] };
+        match (normalize_axis(self.axis, data.dims.len()), data.dims) {
+            (Some(0), [table, row @ ..]) if !indices.dims.is_empty() => {
+                let cols = super::work::product(row);
+                vec![cx.all(Family::Embedding { rows: indices.elements(), cols, table: *table })]
+            }
+            _ => vec![cx.moved()],
+        }
+    }
+
+    /// The indices, unless there is one, which makes a view.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(1).when(cx.has_backward() && !self.shares_storage(cx))
+    }
+
+    fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {
+        cx.input(1).is_some_and(|indices| indices.dims.is_empty())
+    }
 }
 
 fn gathered(data: &TensorFact, indices: &TensorFact, shape: &Shape, axis: usize) -> Option<Arc<Value>> {
@@ -158,6 +181,15 @@ impl Operator for GatherElements {
 
     fn role(&self, input: usize) -> Role {
         table_role(input)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    /// The data too, for its sizes.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..2).when(cx.has_backward())
     }
 }
 
@@ -244,6 +276,14 @@ impl Operator for GatherNd {
 
     fn role(&self, input: usize) -> Role {
         table_role(input)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(1).when(cx.has_backward())
     }
 }
 

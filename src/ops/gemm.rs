@@ -4,7 +4,7 @@
 use super::broadcast::unify;
 use super::operands::{common_element, may_stretch_to};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -100,6 +100,19 @@ impl Operator for Gemm {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 || input == self.right() || input == self.bias() { Role::Weight } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let (Some([first, second]), Some(output)) = (cx.input(0).map(|a| a.dims), cx.output(0)) else {
+            return vec![cx.elementwise()];
+        };
+        let k = if self.transpose_left { *first } else { *second };
+        let (m, n) = (output.dim(0).unwrap_or(1), output.dim_from_end(0).unwrap_or(1));
+        vec![cx.all(Family::Product { batch: 1, m, n, k }).of_operands(0, self.right())]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        cx.other_operands(0, self.right()).when(cx.has_backward())
     }
 }
 

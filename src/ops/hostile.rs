@@ -7,7 +7,8 @@ use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
 use crate::ir::shape::Shape;
 use crate::ops::table::{ENTRIES, Entry};
-use crate::ops::{CostCx, Fault, Host, InferCx, NodeView, Repeats};
+use crate::ops::testing::{Numbers as Numbered, totals};
+use crate::ops::{CostCx, Fault, Host, InferCx, NodeView, Operator, Repeats, Saved, Work, WorkCx, backward};
 
 /// A small generator of numbers that are the same on every machine.
 struct Numbers(u64);
@@ -28,6 +29,16 @@ impl Numbers {
 
     fn real(&mut self) -> f64 {
         self.pick(&[0.0, 1.0, 0.5, -1.0, 2.0, 0.7, 1e30, -1e-30, f64::NAN, f64::INFINITY, 3.0])
+    }
+
+    fn total(&mut self) -> f64 {
+        self.pick(&[0.0, 0.0, 1.0, 7.5, 4096.0, 1e12, 1e38])
+    }
+
+    fn sizes(&mut self) -> Option<(Vec<u64>, ElementType)> {
+        let element = self.pick(&[ElementType::Float, ElementType::Int64, ElementType::Bool, ElementType::String]);
+        let dims = (0..self.next(6)).map(|_| self.pick(&[0, 1, 2, 3, 64, u64::MAX])).collect();
+        (self.next(5) > 0).then_some((dims, element))
     }
 
     fn dim(&mut self) -> Dim {
@@ -85,8 +96,11 @@ impl Numbers {
     fn attribute(&mut self, name: &str) -> AttributeDef {
         let value = match name {
             "shape" | "axes" | "pads" | "paddings" | "perm" | "split" | "starts" | "ends" | "strides" | "dilations"
-            | "kernel_shape" => AttributeValue::Ints((0..self.next(5)).map(|_| self.integer()).collect()),
+            | "kernel_shape" | "qkv_hidden_sizes" => {
+                AttributeValue::Ints((0..self.next(5)).map(|_| self.integer()).collect())
+            }
             "scales" => AttributeValue::Floats((0..self.next(5)).map(|_| self.real() as f32).collect()),
+            "equation" => AttributeValue::String(self.pick(&["ij,jk", "...a,ab->...b", "a,ab,bc->c", "ii->i"]).into()),
             "mode" => AttributeValue::String(self.pick(&["linear", "nearest", "constant", "circular", "x"]).into()),
             _ => AttributeValue::Int(self.integer()),
         };
@@ -110,7 +124,17 @@ impl Host for Nobody {
     fn set_repeats(&mut self, _child: usize, _repeats: Repeats) {}
 }
 
-const ATTRIBUTES: [&str; 24] = [
+const ATTRIBUTES: [&str; 34] = [
+    "equation",
+    "num_heads",
+    "q_num_heads",
+    "kv_num_heads",
+    "qkv_hidden_sizes",
+    "hidden_size",
+    "num_groups",
+    "K",
+    "N",
+    "block_size",
     "axis",
     "axes",
     "keepdims",
@@ -151,6 +175,13 @@ fn try_one(entry: &Entry, numbers: &mut Numbers) {
         .collect();
     let opset = numbers.pick(&[1, 6, 7, 9, 10, 11, 13, 18, 21, 24]);
     let Ok(operator) = (entry.build)(&NodeView::new(&node, opset)) else { return };
+    // Work is asked for sizes that inference found; nonsense does no harm either.
+    for _ in 0..4 {
+        let tensors = [count, outputs].map(|count| Numbered((0..count).map(|_| numbers.sizes()).collect()));
+        let needs: Vec<bool> = (0..count).map(|_| numbers.next(2) == 0).collect();
+        let counted = [0; 4].map(|_| numbers.total());
+        check_work(&*operator, tensors, &needs, counted);
+    }
     let inputs: Vec<_> = facts.iter().map(Option::as_ref).collect();
     let Ok(found) = operator.infer(&mut InferCx::new(&inputs, outputs, &mut Nobody)) else { return };
     for tensor in found.iter().filter_map(Fact::as_tensor) {
@@ -160,10 +191,47 @@ fn try_one(entry: &Entry, numbers: &mut Numbers) {
     }
     let found: Vec<_> = found.iter().map(Some).collect();
     let gradients = vec![true; inputs.len()];
-    if let Some(cost) = operator.cost(&CostCx::new(&inputs, &found, &gradients)) {
+    let cost = operator.cost(&CostCx::new(&inputs, &found, &gradients));
+    if let Some(cost) = &cost {
         let flops = cost.flops.range();
         assert!(flops.1.is_none_or(|hi| hi >= 0), "{}: {flops:?} FLOPs of {node:?} {inputs:?}", entry.name);
     }
+    let symbol = numbers.pick(&[0, 1, 5, i128::from(i64::MAX)]);
+    let lookup = |_: &Symbol| Some(symbol);
+    let counted = cost.and_then(|cost| totals(&cost, &lookup)).unwrap_or_else(|| [0; 4].map(|_| numbers.total()));
+    let needs: Vec<bool> = inputs.iter().map(|_| numbers.next(2) == 0).collect();
+    check_work(&*operator, [&inputs, &found].map(|facts| Numbered::of(facts, &lookup)), &needs, counted);
+}
+
+/// Work of a node is finite and not negative, and sums to what was counted.
+fn check_work(operator: &dyn Operator, [inputs, outputs]: [Numbered; 2], needs: &[bool], counted: [f64; 4]) {
+    let [flops, bytes_read, bytes_written, backward_flops] = counted;
+    let (inputs, outputs) = (inputs.sized(), outputs.sized());
+    let cx = WorkCx {
+        inputs: &inputs,
+        outputs: &outputs,
+        needs_gradient: needs,
+        flops,
+        bytes_read,
+        bytes_written,
+        backward_flops,
+    };
+    let (works, saved) = (operator.work(&cx), operator.saved(&cx));
+    operator.shares_storage(&cx);
+    let backward = backward(&works, &cx, &saved);
+    for item in works.iter().chain(backward.iter().map(|(item, _)| item)) {
+        for number in [item.flops, item.bytes_read, item.bytes_written] {
+            assert!(number.is_finite() && number >= 0.0, "{item:?} of {operator:?} for {cx:?}");
+        }
+    }
+    if !needs.contains(&true) {
+        assert!(backward.is_empty() && saved == Saved::NOTHING, "{operator:?} keeps {saved:?} for {cx:?}");
+    }
+    let sum = |part: fn(&Work) -> f64| works.iter().map(part).sum::<f64>();
+    let sums = [sum(|work| work.flops), sum(|work| work.bytes_read), sum(|work| work.bytes_written)];
+    let close = |(sum, counted): (&f64, f64)| (sum - counted).abs() <= counted * 1e-9;
+    let complete = sums.iter().zip(counted).all(close);
+    assert!(works.is_empty() || complete, "{works:?} of {operator:?} for {cx:?}");
 }
 
 #[test]

@@ -4,11 +4,11 @@
 use super::normalization::{MEAN_VARIANCE, Normalized, expect_axis};
 use super::operands::{element_attribute, may_stretch_to};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
-use crate::ir::shape::Shape;
+use crate::ir::shape::{Shape, normalize_axis};
 
 /// Normalisation of the dims from an axis on.
 #[derive(Clone, Debug)]
@@ -97,6 +97,14 @@ impl LayerNormForm {
     }
 }
 
+impl LayerNorm {
+    /// Independent rows, and the elements of one.
+    fn rows(&self, cx: &WorkCx<'_>) -> [u64; 2] {
+        let dims = cx.input(0).map_or(&[][..], |input| input.dims);
+        WorkCx::rows_before(dims, normalize_axis(self.axis, dims.len()).unwrap_or_default())
+    }
+}
+
 impl Operator for LayerNorm {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let scale = self.form.scale();
@@ -147,6 +155,31 @@ impl Operator for LayerNorm {
 
     fn role(&self, input: usize) -> Role {
         if self.form.data().contains(&input) { Role::Data } else { Role::Weight }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let [rows, cols] = self.rows(cx);
+        vec![cx.all(Family::LayerNorm { rows, cols })]
+    }
+
+    /// What is normalised (the sum with a residual), scale and bias, and of each row mean and inverse deviation; without a
+    /// mean the latter alone.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let [rows, _] = self.rows(cx);
+        let statistics = rows.saturating_mul(u64::from(self.stash.bits() / 8));
+        let statistics = if self.root_mean_square { statistics } else { statistics.saturating_mul(2) };
+        let normalized = match (self.form.skips(), cx.output(3)) {
+            (false, _) => Saved::input(0),
+            (true, Some(_)) => Saved::output(3),
+            (true, None) => Saved::extra(cx.output(0).map_or(0, |output| output.bytes())),
+        };
+        let bias = match self.form {
+            LayerNormForm::Layer => Saved::input(2),
+            LayerNormForm::Skip => Saved::input(3),
+            _ => Saved::NOTHING,
+        };
+        let weights = Saved::input(self.form.scale()).and(bias);
+        normalized.and(weights).and(Saved::extra(statistics)).when(cx.has_backward())
     }
 }
 

@@ -4,7 +4,8 @@ use super::attention::head_size;
 use super::broadcast::unify;
 use super::operands::{agreed, common_element, count, expect_rank};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::work::{Convolution, three};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -111,6 +112,26 @@ impl Operator for LinearAttention {
         let backward = (&macs * 4 + &other) * any;
         Cost::composed(cx, macs, &other, backward)
     }
+
+    /// The products of a chunked scan: each query head reads the state, each key head changes it.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let family = || {
+            let (query, value) = (cx.input(0)?, cx.input(2)?);
+            let [batch, m, hidden] = *query.dims else { return None };
+            let [heads, kv_heads] =
+                [&self.heads, &self.kv_heads].map(|heads| heads.as_usize().map(|heads| heads as u64));
+            let (heads, kv_heads) = (heads?, kv_heads?);
+            let (k, n) = (hidden.checked_div(heads)?, value.dim(2)?.checked_div(kv_heads)?);
+            let each = heads.saturating_add(kv_heads.saturating_mul(if self.delta { 2 } else { 1 }));
+            Some(Family::Product { batch: batch.saturating_mul(each), m, n, k })
+        };
+        family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family)])
+    }
+
+    /// Operands and result; the states between are computed again.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..6).and(Saved::output(0)).when(cx.has_backward())
+    }
 }
 
 /// `CausalConvWithState`: a depthwise convolution over the positions so far, and the last of them for the next run.
@@ -161,6 +182,32 @@ impl Operator for CausalConv {
 
     fn role(&self, input: usize) -> Role {
         if matches!(input, 1 | 2) { Role::Weight } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let family = || {
+            let [batch, channels, length] = *cx.output(0)?.dims else { return None };
+            let kernel = cx.input(1)?.dim(2)?;
+            let padded = length.saturating_add(kernel.saturating_sub(1));
+            Some(Family::Convolution(Convolution {
+                batch,
+                in_channels: channels,
+                out_channels: channels,
+                input: three(&[padded]),
+                output: three(&[length]),
+                kernel: three(&[kernel]),
+                stride: [1; 3],
+                dilation: [1; 3],
+                groups: channels,
+                transposed: false,
+            }))
+        };
+        family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family).of_operands(0, 1)])
+    }
+
+    /// As every convolution; an activation in it computes its input again.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..4).when(cx.has_backward())
     }
 }
 

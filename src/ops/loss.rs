@@ -2,7 +2,7 @@
 
 use super::softmax::SOFTMAX;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, broadcast};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, broadcast};
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
 
@@ -68,6 +68,35 @@ impl Operator for Loss {
 
     fn role(&self, input: usize) -> Role {
         if input == 2 { Role::Setting } else { Role::Data }
+    }
+
+    /// A softmax of the scores of each sample, where it is part of the loss, and a sum over the samples.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let (Some(scores), Some(labels)) = (cx.input(0), cx.input(1)) else { return vec![cx.elementwise()] };
+        let samples = labels.elements();
+        let sum = match self.each {
+            true => Family::Reduce { rows: samples, cols: 1 },
+            false => Family::Reduce { rows: 1, cols: samples },
+        };
+        if !self.softmax {
+            return vec![cx.all(sum)];
+        }
+        let cols = scores.dim(1).unwrap_or(1);
+        let family = Family::Softmax { rows: scores.elements().checked_div(cols).unwrap_or_default(), cols };
+        let softmax = cx.part(family, scores.elements() as f64 * SOFTMAX as f64, scores.bytes() as f64);
+        vec![softmax, cx.rest(&[softmax], sum)]
+    }
+
+    /// The logarithms of the softmax, labels, weights, and the sum of the weights that were used.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let logarithms = match (self.softmax, cx.output(1), cx.input(0)) {
+            (false, ..) => Saved::input(0),
+            (true, Some(_), _) => Saved::output(1),
+            (true, None, Some(scores)) => Saved::extra(scores.bytes()),
+            (true, None, None) => Saved::NOTHING,
+        };
+        let weight = Saved::extra(cx.input(0).map_or(0, |scores| u64::from(scores.element.bits() / 8)));
+        logarithms.and(Saved::inputs(1..3)).and(weight).when(cx.has_backward())
     }
 }
 

@@ -4,7 +4,7 @@
 use super::broadcast::{pair, unify};
 use super::operands::common_element;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, work};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -102,8 +102,8 @@ impl MatMulForm {
 
 impl Turn {
     /// The dims after the transpositions; those of a vector stay.
-    fn apply(self, shape: &Shape) -> Vec<Dim> {
-        let mut dims = shape.dims().to_vec();
+    fn apply<T: Clone>(self, dims: &[T]) -> Vec<T> {
+        let mut dims = dims.to_vec();
         if dims.len() < 2 {
             return dims;
         }
@@ -154,6 +154,25 @@ fn product_shape(left: &[Dim], right: &[Dim]) -> Result<Shape, Fault> {
     Ok(Shape::new(dims))
 }
 
+/// The product of two tensors as a work item. By one matrix on the right, all rows on the left are rows of one product, as
+/// libraries run linear layers; a matrix for each of a batch makes as many products.
+pub(super) fn product_family(left: &[u64], right: &[u64], outputs: u64) -> Family {
+    let (m, k) = match left {
+        [.., rows, inner] => (*rows, *inner),
+        [inner] => (1, *inner),
+        [] => (1, 1),
+    };
+    let (n, matrices) = match right {
+        [batch @ .., _, columns] => (*columns, work::product(batch)),
+        _ => (1, 1),
+    };
+    let rows = outputs.checked_div(n).unwrap_or_default();
+    match matrices {
+        0 | 1 => Family::Product { batch: 1, m: rows, n, k },
+        _ => Family::Product { batch: rows.checked_div(m).unwrap_or_default(), m, n, k },
+    }
+}
+
 impl Operator for MatMul {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = match self.form {
@@ -166,12 +185,12 @@ impl Operator for MatMul {
         let (Some(left), Some(right)) = (cx.shape(0), cx.shape(self.form.right())) else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
-        let shape = product_shape(&self.left.apply(left), &self.right.apply(right))?;
+        let shape = product_shape(&self.left.apply(left.dims()), &self.right.apply(right.dims()))?;
         Ok(vec![Fact::tensor(element, shape)])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        let left = self.left.apply(cx.shape_in(0)?);
+        let left = self.left.apply(cx.shape_in(0)?.dims());
         let outputs = cx.elements_out(0)?;
         let macs = &outputs * left.last()?;
         let bias = self.form.bias();
@@ -189,6 +208,19 @@ impl Operator for MatMul {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 || input == self.form.right() || input == self.form.bias() { Role::Weight } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let right = self.form.right();
+        let (Some(a), Some(b), Some(output)) = (cx.input(0), cx.input(right), cx.output(0)) else {
+            return vec![cx.elementwise()];
+        };
+        let family = product_family(&self.left.apply(a.dims), &self.right.apply(b.dims), output.elements());
+        vec![cx.all(family).of_operands(0, right)]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        cx.other_operands(0, self.form.right()).when(cx.has_backward())
     }
 }
 

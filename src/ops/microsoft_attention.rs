@@ -2,11 +2,11 @@
 //! `MultiHeadAttention` (without). `GroupQueryAttention` is in `microsoft_group_query`; what scores cost is in
 //! `attention`.
 
-use super::attention::{Scores, head_size};
+use super::attention::{Scores, head_size, kept};
 use super::broadcast::unify;
 use super::operands::{count, expect_rank};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -70,6 +70,44 @@ impl ProjectedAttention {
         };
         let third = head_size("a row of the weight", wide, &Dim::constant(3))?;
         Ok(Some([third.clone(), third.clone(), third]))
+    }
+}
+
+/// Sizes of a projected attention.
+struct Projected {
+    projection: Family,
+    attention: Family,
+    /// Elements of query, key and value.
+    wide: u64,
+    /// MACs of the projection.
+    macs: f64,
+}
+
+impl ProjectedAttention {
+    fn projected(&self, cx: &WorkCx<'_>) -> Option<Projected> {
+        let [batch, queries, k] = *cx.input(0)?.dims else { return None };
+        let weight = cx.input(1)?;
+        let (tokens, heads) = (batch.saturating_mul(queries), u64::try_from(self.heads).ok()?);
+        let third = weight.dim(1)? / 3;
+        let hidden = self.hidden.map_or([third; 3], |hidden| hidden.map(i64::unsigned_abs));
+        let [query, ..] = hidden;
+        let n = hidden.into_iter().fold(0, u64::saturating_add);
+        let keys = queries.saturating_add(cx.input(self.past()).and_then(|past| past.dim(3)).unwrap_or(0));
+        let head_dim = query.checked_div(heads)?;
+        Some(Projected {
+            projection: Family::Product { batch: 1, m: tokens, n, k },
+            attention: Family::Attention {
+                batch,
+                heads,
+                kv_heads: heads,
+                queries,
+                keys,
+                head_dim,
+                causal: self.causal,
+            },
+            wide: tokens.saturating_mul(n),
+            macs: tokens as f64 * n as f64 * k as f64,
+        })
     }
 }
 
@@ -147,6 +185,23 @@ impl Operator for ProjectedAttention {
             _ => Role::Data,
         }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let Some(sizes) = self.projected(cx) else { return vec![cx.elementwise()] };
+        let bias = if cx.input(2).is_some() { sizes.wide as f64 } else { 0.0 };
+        let operands: f64 = (0..3).filter_map(|input| cx.input(input)).map(|input| input.bytes() as f64).sum();
+        let projection = cx.part(sizes.projection, 2.0 * sizes.macs + bias, operands).of_operands(0, 1);
+        vec![projection, cx.rest(&[projection], sizes.attention)]
+    }
+
+    /// The operands of the projection, and query, key and value, which are no tensors of the graph.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let sizes = self.projected(cx);
+        let width = cx.output(0).map_or(0, |output| u64::from(output.element.bits() / 8));
+        let projected = sizes.as_ref().map_or(0, |sizes| sizes.wide.saturating_mul(width));
+        let operands = cx.other_operands(0, 1).and(Saved::extra(projected));
+        kept(cx, operands, sizes.map(|sizes| sizes.attention))
+    }
 }
 
 /// `MultiHeadAttention`: query, key, value, bias, padding mask, score bias, past key and value, length of the past.
@@ -216,6 +271,28 @@ impl MultiHeadAttention {
     }
 }
 
+impl MultiHeadAttention {
+    fn family(&self, cx: &WorkCx<'_>) -> Option<Family> {
+        let heads = u64::try_from(self.heads).ok()?;
+        let query = cx.input(0)?;
+        let past = cx.input(6).and_then(|past| past.dim(2));
+        let keys = |new: u64| match past {
+            Some(past) if cx.input(8).is_some() => past,
+            Some(past) => past.saturating_add(new),
+            None => new,
+        };
+        let (batch, queries, head_dim, keys) = match (query.dims, cx.input(1).map(|key| key.dims)) {
+            (&[batch, length, _, _, size], _) => (batch, length, size, keys(length)),
+            (&[batch, length, hidden], Some(&[_, new, _] | &[_, new, _, _, _])) => {
+                (batch, length, hidden.checked_div(heads)?, keys(new))
+            }
+            (&[batch, length, hidden], Some(&[_, _, keys, _])) => (batch, length, hidden.checked_div(heads)?, keys),
+            _ => return None,
+        };
+        Some(Family::Attention { batch, heads, kv_heads: heads, queries, keys, head_dim, causal: self.causal })
+    }
+}
+
 /// Number of elements of one head of a token.
 pub(super) fn head_size_of(hidden: &Dim, heads: &Dim) -> Result<Dim, Fault> {
     head_size("a token", hidden, heads)
@@ -268,6 +345,23 @@ impl Operator for MultiHeadAttention {
             8 => Role::Setting,
             _ => Role::Data,
         }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        match self.family(cx) {
+            Some(family) => vec![cx.all(family)],
+            None => vec![cx.elementwise()],
+        }
+    }
+
+    /// A bias makes query, key and value anew.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let bytes = |input: usize| cx.input(input).map_or(0, |input| input.bytes());
+        let operands = match cx.input(3) {
+            Some(_) => Saved::extra((0..3).map(bytes).fold(0, u64::saturating_add)),
+            None => Saved::inputs(0..3),
+        };
+        kept(cx, operands.and(Saved::input(5)), self.family(cx))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::normalization::{MEAN_VARIANCE, Normalized};
 use super::operands::{expect_rank, may_stretch_to};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -35,6 +35,13 @@ impl Operator for BiasActivation {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Weight }
+    }
+
+    /// What the function is applied to: the input, or the sum with a bias, which is no tensor of the graph.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let sum = Saved::extra(cx.output(0).map_or(0, |output| output.bytes()));
+        let applied = if cx.input(1).is_some() { sum } else { Saved::input(0) };
+        applied.when(cx.has_backward())
     }
 }
 
@@ -83,6 +90,30 @@ impl Operator for EmbedLayerNorm {
 
     fn role(&self, input: usize) -> Role {
         if (2..=6).contains(&input) { Role::Weight } else { Role::Data }
+    }
+
+    /// Rows are picked and added, then normalised.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let (Some(output), Some(words)) = (cx.output(0), cx.input(2)) else { return vec![cx.elementwise()] };
+        let cols = output.dim_from_end(0).unwrap_or(1);
+        let rows = output.elements().checked_div(cols).unwrap_or_default();
+        let added = if cx.input(4).is_some() { 2.0 } else { 1.0 };
+        let picked = output.bytes() as f64 * (added + 1.0) + cx.input(0).map_or(0.0, |tokens| tokens.bytes() as f64);
+        let family = Family::Embedding { rows, cols, table: words.dim(0).unwrap_or_default() };
+        let picked = cx.part(family, output.elements() as f64 * added, picked);
+        vec![picked, cx.rest(&[picked], Family::LayerNorm { rows, cols })]
+    }
+
+    /// Numbers of words and segments, the sum before the normalisation, scale and shift, mean and inverse deviation.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let (sum, rows) = match (cx.output(0), cx.output(2)) {
+            (_, Some(sum)) => (Saved::output(2), sum),
+            (Some(output), None) => (Saved::extra(output.bytes()), output),
+            (None, None) => return Saved::NOTHING,
+        };
+        let rows = rows.elements().checked_div(rows.dim_from_end(0).unwrap_or(1)).unwrap_or_default();
+        let numbers = Saved::inputs(0..2).and(Saved::inputs(5..7));
+        sum.and(numbers).and(Saved::extra(rows.saturating_mul(8))).when(cx.has_backward())
     }
 }
 
@@ -133,6 +164,10 @@ impl Operator for Reorder {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

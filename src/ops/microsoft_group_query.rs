@@ -1,11 +1,11 @@
 //! `GroupQueryAttention` of `com.microsoft`: several query heads share a key head, and the past may be a buffer of full
 //! length. The other attention operators are in `microsoft_attention`.
 
-use super::attention::Scores;
+use super::attention::{Scores, kept};
 use super::microsoft_attention::{Extents, head_size_of, num_heads};
 use super::operands::count;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -63,6 +63,25 @@ impl GroupQueryAttention {
     }
 }
 
+impl GroupQueryAttention {
+    fn family(&self, cx: &WorkCx<'_>) -> Option<Family> {
+        let [batch, queries, hidden] = *cx.input(0)?.dims else { return None };
+        let [heads, kv_heads] = [self.heads, self.kv_heads].map(i64::unsigned_abs);
+        let all = if cx.input(1).is_some() { heads } else { heads.saturating_add(kv_heads.saturating_mul(2)) };
+        let head_dim = hidden.checked_div(all)?;
+        // Where no cache comes out, the number of keys may have been counted by the value of an input: the count says it.
+        let counted = || {
+            let tokens = batch as f64 * queries as f64;
+            let rotated =
+                if self.rotary { tokens * head_dim as f64 * heads.saturating_add(kv_heads) as f64 * 3.0 } else { 0.0 };
+            let per_key = tokens * heads as f64 * (4.0 * head_dim as f64 + Scores::per_score(true) as f64);
+            ((cx.flops - rotated) / per_key).round() as u64
+        };
+        let keys = cx.output(1).and_then(|present| present.dim(2)).unwrap_or_else(counted);
+        Some(Family::Attention { batch, heads, kv_heads, queries, keys, head_dim, causal: true })
+    }
+}
+
 impl Operator for GroupQueryAttention {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = cx.element(0);
@@ -114,6 +133,17 @@ impl Operator for GroupQueryAttention {
 
     fn role(&self, input: usize) -> Role {
         if (5..=9).contains(&input) { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        match self.family(cx) {
+            Some(family) => vec![cx.all(family)],
+            None => vec![cx.elementwise()],
+        }
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        kept(cx, Saved::inputs(0..3), self.family(cx))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::broadcast::unify;
 use super::operands::count;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -67,6 +67,18 @@ impl Operator for MatMulNBits {
 
     fn stored_elements(&self, input: usize) -> Option<Dim> {
         (input == 1).then(|| Dim::from(self.inner) * i128::from(self.columns))
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let (k, n) = (self.inner.unsigned_abs(), self.columns.unsigned_abs());
+        let m = cx.output(0).and_then(|output| output.elements().checked_div(n)).unwrap_or_default();
+        vec![cx.all(Family::Product { batch: 1, m, n, k }).of_operands(0, 1)]
+    }
+
+    /// The packed weight, its scales and zero points.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let packed = Saved::inputs(1..4).when(cx.needs(0));
+        packed.and(Saved::input(0).when(cx.needs(1))).when(cx.has_backward())
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx};
 use crate::frontend::onnx::model::AttributeValue;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -71,6 +71,10 @@ impl Operator for Swap {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 
@@ -208,6 +212,16 @@ impl Operator for Model {
         let bytes_read = &moved.bytes_read + self.bytes;
         Some(Cost { macs, flops, bytes_read, ..moved })
     }
+
+    /// Linear models and support vectors multiply the rows with their weights.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let family = || {
+            let k = cx.input(0)?.dim_from_end(0)?;
+            let n = u64::try_from(self.macs).ok()?.checked_div(k).filter(|&columns| columns > 0)?;
+            Some(Family::Product { batch: 1, m: cx.output(0)?.dim(0)?, n, k })
+        };
+        family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family)])
+    }
 }
 
 /// Columns put together, taken apart or marked.
@@ -279,6 +293,10 @@ impl Operator for Columns {
     fn role(&self, input: usize) -> Role {
         if matches!(self, Self::Pick) && input == 1 { Role::Setting } else { Role::Data }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
 }
 
 /// `ZipMap`: a map of scores for each row.
@@ -302,6 +320,10 @@ impl Operator for ZipMap {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

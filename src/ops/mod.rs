@@ -11,6 +11,7 @@ pub mod batch_norm;
 mod binary;
 mod broadcast;
 mod cast;
+pub mod composed;
 mod concat;
 mod constant;
 mod control_flow;
@@ -24,6 +25,7 @@ mod expand;
 mod flex_attention;
 mod gather;
 pub mod gemm;
+pub mod gradient;
 #[cfg(test)]
 mod hostile;
 pub mod layer_norm;
@@ -72,11 +74,16 @@ mod transpose;
 mod unary;
 mod values;
 pub mod window;
+pub mod work;
+#[cfg(test)]
+mod work_tests;
 
 use std::fmt;
 
 pub use attributes::NodeView;
 pub use cost::{Cost, CostCx};
+pub use gradient::{Gradient, backward};
+pub use work::{Family, Saved, Work, WorkCx};
 
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
@@ -175,9 +182,31 @@ pub trait Operator: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The order in which axes of an input of this rank become axes of the output, where that is all that happens.
+    fn permutation(&self, _rank: usize) -> Option<Vec<usize>> {
+        None
+    }
+
     /// Whether the first output is the first input under another shape or name: nothing is moved.
     fn is_view(&self) -> bool {
         false
+    }
+
+    /// What a forward run does, as the work items that libraries have kernels for, in running order. The default is
+    /// one function of each element, and nothing where nothing was counted.
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        if self.is_view() || cx.is_free() { Vec::new() } else { vec![cx.elementwise()] }
+    }
+
+    /// What the backward pass reads of a forward run, as the automatic differentiation of `PyTorch` keeps it. The default
+    /// is nothing: sums, copies and views.
+    fn saved(&self, _cx: &WorkCx<'_>) -> Saved {
+        Saved::NOTHING
+    }
+
+    /// Whether `PyTorch` gives the outputs as views of the first input, so that they are one tensor in memory there.
+    fn shares_storage(&self, _cx: &WorkCx<'_>) -> bool {
+        self.is_view()
     }
 }
 

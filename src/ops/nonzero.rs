@@ -2,7 +2,9 @@
 
 use super::table::Built;
 use super::values::Grid;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, scalar, values};
+use super::{
+    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, scalar, values,
+};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
@@ -62,6 +64,11 @@ impl Operator for NonZero {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let elements = cx.input(0).map_or(0, |input| input.elements());
+        vec![cx.all(Family::Sort { rows: 1, cols: elements })]
     }
 }
 
@@ -132,6 +139,15 @@ impl Operator for Compress {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    /// The data too, for its sizes.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..2).when(cx.has_backward())
     }
 }
 

@@ -3,10 +3,10 @@
 
 use super::operands::{common_element, count, expect_dim, expect_rank};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
-use crate::ir::shape::Shape;
+use crate::ir::shape::{Shape, normalize_axis};
 
 /// What a normalisation costs: a number of operations for each element of the output, forward and backward.
 ///
@@ -59,6 +59,17 @@ pub(super) fn group_norm(node: &NodeView<'_>) -> Built {
     Ok(Box::new(GroupNorm { groups: Some(count("num_groups", groups)?), scale_per_group: node.opset() < 21 }))
 }
 
+impl GroupNorm {
+    /// Groups of all samples, and the elements of one.
+    fn rows(&self, cx: &WorkCx<'_>) -> [u64; 2] {
+        let dims = cx.input(0).map_or(&[][..], |input| input.dims);
+        let [samples, channels] = [0, 1].map(|axis| dims.get(axis).copied().unwrap_or(1));
+        let groups = self.groups.map_or(channels, i64::unsigned_abs);
+        let rows = samples.saturating_mul(groups);
+        [rows, super::work::product(dims).checked_div(rows).unwrap_or_default()]
+    }
+}
+
 impl Operator for GroupNorm {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = common_element(cx, &[0, 1, 2])?;
@@ -96,6 +107,22 @@ impl Operator for GroupNorm {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Weight }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let [rows, cols] = self.rows(cx);
+        vec![cx.all(Family::LayerNorm { rows, cols })]
+    }
+
+    /// Input, scale, and mean and inverse deviation of each group. A normalisation of instances is one by the batch over
+    /// as many channels, which repeats the scale for each sample.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let [rows, _] = self.rows(cx);
+        let numbers = if self.groups.is_none() && cx.needs(1) { 3 } else { 2 };
+        let width = cx.input(0).map_or(0, |input| u64::from(input.element.bits() / 8));
+        let statistics = rows.saturating_mul(numbers).saturating_mul(width);
+        let scale = Saved::input(1).when(self.groups.is_some());
+        Saved::input(0).and(scale).and(Saved::extra(statistics)).when(cx.has_backward())
     }
 }
 
@@ -177,6 +204,24 @@ impl Operator for PlainNorm {
             Self::LocalResponse { size } => i128::from(*size) + 5,
         };
         Cost::elementwise(cx, forward)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let dims = cx.input(0).map_or(&[][..], |input| input.dims);
+        let extent =
+            |axis: &i64| normalize_axis(*axis, dims.len()).and_then(|axis| dims.get(axis)).copied().unwrap_or(1);
+        let cols = match self {
+            Self::Norm { axis } => extent(axis),
+            Self::MeanVariance { axes } => axes.iter().map(extent).fold(1, u64::saturating_mul),
+            Self::LocalResponse { .. } => return vec![cx.elementwise()],
+        };
+        let rows = super::work::product(dims).checked_div(cols).unwrap_or_default();
+        vec![cx.all(Family::LayerNorm { rows, cols })]
+    }
+
+    /// Written out of small operators: input and result stand for what those keep.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(0).and(Saved::output(0)).when(cx.has_backward())
     }
 }
 

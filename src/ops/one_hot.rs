@@ -2,7 +2,10 @@
 
 use super::table::Built;
 use super::values::Grid;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, broadcast, constant, scalar, values};
+use super::{
+    Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, broadcast, constant, scalar,
+    values,
+};
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, Scalar};
 use crate::ir::shape::Shape;
@@ -63,6 +66,10 @@ impl Operator for OneHot {
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
 }
 
 /// One triangle of matrices; the rest is zero.
@@ -110,6 +117,10 @@ impl Operator for Trilu {
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
 }
 
 /// Running sums or products along an axis.
@@ -150,6 +161,10 @@ impl Operator for Cumulative {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(0).and(Saved::output(0)).when(self.product && cx.has_backward())
     }
 }
 
@@ -222,6 +237,10 @@ impl Operator for ReverseSequence {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

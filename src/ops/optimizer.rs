@@ -2,7 +2,7 @@
 //! `Momentum`), and `Gradient`.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, TensorFact};
@@ -81,6 +81,13 @@ impl Operator for Step {
 
     fn role(&self, input: usize) -> Role {
         if input < SETTINGS { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let tensors = cx.inputs.len().saturating_sub(SETTINGS).checked_div(self.groups).unwrap_or_default();
+        let optimized = (0..tensors).filter_map(|tensor| cx.input(SETTINGS.saturating_add(tensor)));
+        let elements = optimized.map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
+        vec![cx.all(Family::Update { elements, tensors: tensors as u64 })]
     }
 }
 

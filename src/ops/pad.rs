@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::axes::{self, Axes, Found};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, constant, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, constant, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
@@ -114,6 +114,10 @@ impl Operator for Pad {
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
 }
 
 fn value(data: &TensorFact, shape: &Shape, margins: &[Margin], fill: &Scalar) -> Option<Arc<Value>> {
@@ -175,6 +179,10 @@ impl Operator for CenterCropPad {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

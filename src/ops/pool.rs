@@ -5,7 +5,7 @@ use super::conv::rank_of;
 use super::operands::common_element;
 use super::table::Built;
 use super::window::Window;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -96,6 +96,31 @@ impl Operator for Pool {
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let kernel = self.window.kernel.as_deref().unwrap_or_default();
+        let window = kernel.iter().fold(1_u64, |window, extent| window.saturating_mul(extent.unsigned_abs()));
+        let elements = cx.output(0).map_or(0, |output| output.elements());
+        vec![cx.all(Family::Pool { elements, window, average: self.kind != PoolKind::Max })]
+    }
+
+    /// A maximum keeps its input too, beside the places of 8 bytes each. A norm is a power, an average and a root.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let saved = match self.kind {
+            PoolKind::Max => Saved::input(0).and(places(cx)),
+            PoolKind::Average => Saved::input(0),
+            PoolKind::Norm => Saved::input(0).and(Saved::output(0)),
+        };
+        saved.when(cx.has_backward())
+    }
+}
+
+/// Where maxima stood: an output where it is wanted, else a tensor of 64-bit integers beside.
+fn places(cx: &WorkCx<'_>) -> Saved {
+    match (cx.output(0), cx.output(1)) {
+        (Some(output), None) => Saved::extra(output.elements().saturating_mul(8)),
+        _ => Saved::output(1),
+    }
 }
 
 /// A pool over all spatial axes.
@@ -148,6 +173,20 @@ impl Operator for GlobalPool {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.reduction()]
+    }
+
+    /// An average over everything is a mean, which keeps nothing.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let saved = match self.kind {
+            PoolKind::Max => Saved::input(0).and(places(cx)),
+            PoolKind::Average => Saved::NOTHING,
+            PoolKind::Norm => Saved::input(0).and(Saved::output(0)),
+        };
+        saved.when(cx.has_backward())
     }
 }
 
@@ -202,6 +241,14 @@ impl Operator for MaxUnpool {
 
     fn role(&self, input: usize) -> Role {
         if input == 2 { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..2).when(cx.has_backward())
     }
 }
 

@@ -4,7 +4,7 @@
 use super::broadcast::unify;
 use super::operands::{common_element, count, expect_rank};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -159,6 +159,18 @@ impl Recurrent {
         Ok(Sizes { steps, batch, inputs, hidden })
     }
 
+    /// The layer with its sizes as numbers.
+    fn family(&self, cx: &WorkCx<'_>) -> Option<Family> {
+        let [first, second, inputs] = *cx.input(0)?.dims else { return None };
+        let (steps, batch) = if self.batch_first { (second, first) } else { (first, second) };
+        // Quantised weights are stored transposed.
+        let recurrent = || cx.input(2)?.dim(if self.quantized { 1 } else { 2 });
+        let hidden = self.hidden.map(i64::unsigned_abs).or_else(recurrent)?;
+        let gates = u64::try_from(self.cell.gates()).ok()?;
+        let directions = u64::try_from(self.direction.count()).ok()?;
+        Some(Family::Recurrent { batch, steps, inputs, hidden, gates, directions })
+    }
+
     fn first_setting(&self) -> usize {
         if self.quantized { 8 } else { usize::MAX }
     }
@@ -220,6 +232,28 @@ impl Operator for Recurrent {
             _ if input >= self.first_setting() => Role::Setting,
             _ => Role::Data,
         }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        match self.family(cx) {
+            Some(family) => vec![cx.all(family)],
+            None => vec![cx.elementwise()],
+        }
+    }
+
+    /// Input, weights, first states and output, and of each step the gates and (LSTM) the state of the cells: what cuDNN
+    /// keeps as its reserve, by the arithmetic of the layer.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let reserve = match self.family(cx) {
+            Some(Family::Recurrent { batch, steps, hidden, gates, directions, .. }) => {
+                let numbers = gates.saturating_add(u64::from(self.cell == Cell::Lstm));
+                let width = cx.input(0).map_or(0, |input| u64::from(input.element.bits() / 8));
+                super::work::product(&[batch, steps, hidden, directions, numbers, width])
+            }
+            _ => 0,
+        };
+        let inputs = Saved::inputs(0..4).and(Saved::inputs(5..7));
+        inputs.and(Saved::output(0)).and(Saved::extra(reserve)).when(cx.has_backward())
     }
 }
 

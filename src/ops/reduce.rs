@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::axes::{self, Axes, Found};
 use super::table::Built;
 use super::values::Grid;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, scalar, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, scalar, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
@@ -32,6 +32,20 @@ struct Reduce {
     keep: bool,
     /// Whether nothing is reduced where no axes are given.
     noop: bool,
+    keeps: Keeps,
+}
+
+/// What the backward pass of a reduction reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// Sum and mean: the gradient is the same for each element.
+    Nothing,
+    /// A sum of squares: the elements.
+    Input,
+    /// Extremes, products, norms: which element made how much of the result.
+    Both,
+    /// The logarithm of a sum: the sum.
+    Sum,
 }
 
 /// `ReduceSum`, `ReduceMean`, ... Axes are an attribute at first and an input since opset 13 (`ReduceSum`) or 18.
@@ -44,8 +58,15 @@ pub(super) fn reduce(node: &NodeView<'_>) -> Built {
         "ReduceMin" => Kind::Min,
         _ => Kind::Other,
     };
+    let keeps = match node.op_type() {
+        "ReduceSum" | "ReduceMean" => Keeps::Nothing,
+        "ReduceSumSquare" => Keeps::Input,
+        "ReduceLogSum" => Keeps::Sum,
+        _ => Keeps::Both,
+    };
     let keep = node.flag("keepdims", true)?;
-    Ok(Box::new(Reduce { kind, axes: Axes::of(node, 1)?, keep, noop: node.flag("noop_with_empty_axes", false)? }))
+    let noop = node.flag("noop_with_empty_axes", false)?;
+    Ok(Box::new(Reduce { kind, axes: Axes::of(node, 1)?, keep, noop, keeps }))
 }
 
 /// The shape without, or with 1 at, the reduced axes.
@@ -90,6 +111,20 @@ impl Operator for Reduce {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.reduction()]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let saved = match self.keeps {
+            Keeps::Nothing => Saved::NOTHING,
+            Keeps::Input => Saved::input(0),
+            Keeps::Both => Saved::input(0).and(Saved::output(0)),
+            Keeps::Sum => Saved::extra(cx.output(0).map_or(0, |sum| sum.bytes())),
+        };
+        saved.when(cx.has_backward())
     }
 }
 
@@ -211,6 +246,10 @@ impl Operator for ArgExtreme {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::computed(cx, cx.elements_in(0)?, &Dim::ZERO)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.reduction()]
     }
 }
 

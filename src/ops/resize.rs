@@ -2,7 +2,7 @@
 
 use super::axes;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, scalar, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, scalar, values};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, Scalar};
@@ -132,6 +132,10 @@ impl Operator for Resize {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![if self.operations == 0 { cx.moved() } else { cx.elementwise() }]
     }
 }
 

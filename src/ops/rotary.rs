@@ -3,7 +3,7 @@
 use super::cost::tensor_bytes;
 use super::operands::count;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, TensorFact};
 
@@ -65,6 +65,13 @@ impl Operator for Rotary {
 
     fn role(&self, input: usize) -> Role {
         if self.inputs.contains(&input) { Role::Setting } else { Role::Data }
+    }
+
+    /// The tables, as the products with their rows keep them, and the positions.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let [cosines, sines, positions] = self.inputs;
+        let tables = Saved::input(cosines).and(Saved::input(sines)).and(Saved::input(positions));
+        tables.when(cx.has_backward())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::axes::MANY_AXES;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, broadcast, resize, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, broadcast, resize, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::{Shape, product};
@@ -47,6 +47,14 @@ impl Operator for GridSample {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::elementwise(cx, self.operations)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![if self.operations == 0 { cx.moved() } else { cx.elementwise() }]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::inputs(0..2).when(cx.has_backward())
     }
 }
 

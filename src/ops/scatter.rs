@@ -6,7 +6,10 @@ use super::cost::tensor_bytes;
 use super::gather::{same_rank, to_place};
 use super::table::Built;
 use super::values::Grid;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, broadcast, scalar, values};
+use super::{
+    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, broadcast, scalar,
+    values,
+};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
@@ -16,11 +19,19 @@ type Rule = fn(&Scalar, &Scalar) -> Scalar;
 
 /// How an element that is put meets the one that is there; `None` replaces it.
 #[derive(Clone, Copy, Debug)]
-struct Reduction(Option<Rule>);
+struct Reduction {
+    rule: Option<Rule>,
+    /// Whether it is a sum, whose gradient goes on as it is.
+    adds: bool,
+}
+
+/// What is put takes the place of what is there.
+const REPLACE: Reduction = Reduction { rule: None, adds: false };
 
 impl Reduction {
     fn of(node: &NodeView<'_>) -> Result<Self, Fault> {
-        Ok(Self(match node.string("reduction")?.unwrap_or("none") {
+        let name = node.string("reduction")?.unwrap_or("none");
+        let rule: Option<Rule> = match name {
             "none" => None,
             "add" => Some(scalar::add),
             "mul" => Some(scalar::mul),
@@ -31,11 +42,12 @@ impl Reduction {
                     "attribute reduction is \"{other}\", allowed are \"none\", \"add\", \"mul\", \"min\" and \"max\""
                 )));
             }
-        }))
+        };
+        Ok(Self { rule, adds: name == "add" })
     }
 
     fn put(self, target: &mut Scalar, update: &Scalar) {
-        *target = self.0.map_or_else(|| update.clone(), |rule| rule(target, update));
+        *target = self.rule.map_or_else(|| update.clone(), |rule| rule(target, update));
     }
 
     fn cost(self, cx: &CostCx<'_>, updates: usize) -> Option<Cost> {
@@ -44,12 +56,27 @@ impl Reduction {
             Some(indices) => tensor_bytes(indices)?,
             None => Dim::ZERO,
         };
-        let (flops, there) = match self.0 {
+        let (flops, there) = match self.rule {
             Some(_) => (cx.elements_in(updates)?, put.clone()),
             None => (Dim::ZERO, Dim::ZERO),
         };
         let backward_flops = &flops * i128::try_from(cx.gradient_count()).unwrap_or(i128::MAX);
         Some(Cost { flops, backward_flops, bytes_read: &put + indices + there, bytes_written: put, ..Cost::FREE })
+    }
+}
+
+impl Reduction {
+    /// As many elements are moved as updates are put.
+    fn work(self, cx: &WorkCx<'_>, updates: usize) -> Vec<Work> {
+        let elements = cx.input(updates).map_or(0, |updates| updates.elements());
+        vec![cx.all(if self.rule.is_some() { Family::Elementwise { elements } } else { Family::Copy { elements } })]
+    }
+
+    /// The indices. A product, minimum or maximum compares or divides again.
+    fn saved(self, cx: &WorkCx<'_>) -> Saved {
+        let all = Saved::inputs(0..3).and(Saved::output(0));
+        let saved = if self.rule.is_some() && !self.adds { all } else { Saved::input(1) };
+        saved.when(cx.has_backward())
     }
 }
 
@@ -100,6 +127,14 @@ impl Operator for ScatterElements {
 
     fn role(&self, input: usize) -> Role {
         if input == 1 { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        self.reduction.work(cx, 2)
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        self.reduction.saved(cx)
     }
 }
 
@@ -177,6 +212,14 @@ impl Operator for ScatterNd {
     fn role(&self, input: usize) -> Role {
         if input == 1 { Role::Setting } else { Role::Data }
     }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        self.reduction.work(cx, 2)
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        self.reduction.saved(cx)
+    }
 }
 
 impl ScatterNd {
@@ -247,11 +290,19 @@ impl Operator for TensorScatter {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        Reduction(None).cost(cx, 1)
+        REPLACE.cost(cx, 1)
     }
 
     fn role(&self, input: usize) -> Role {
         if input == 2 { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        REPLACE.work(cx, 1)
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(2).when(cx.has_backward())
     }
 }
 

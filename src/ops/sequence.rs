@@ -2,7 +2,7 @@
 
 use super::merge::{Spread, join_facts, without_value};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
@@ -109,6 +109,10 @@ impl Operator for Sequence {
             _ => false,
         };
         if setting { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        if cx.is_free() { Vec::new() } else { vec![cx.moved()] }
     }
 }
 

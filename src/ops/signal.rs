@@ -4,7 +4,7 @@
 
 use super::cost::tensor_bytes;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, cast, scalar};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, axes, cast, scalar};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -164,6 +164,12 @@ impl Operator for Stft {
     fn role(&self, input: usize) -> Role {
         if matches!(input, 0 | 2) { Role::Data } else { Role::Setting }
     }
+
+    /// The window, for the gradient of the signal; the signal as frames, for that of a window.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let window = Saved::input(2).when(cx.needs(0));
+        window.and(Saved::input(0).when(cx.needs(2))).when(cx.has_backward())
+    }
 }
 
 /// A window or a matrix of filters, made of a few numbers.
@@ -238,6 +244,12 @@ impl Operator for Det {
         let size = cx.shape_in(0)?.dims().last()?;
         let flops = cx.elements_out(0)? * (size * size * size * 2).ceil_div(&Dim::constant(3));
         Cost::computed(cx, flops.clone(), &flops)
+    }
+
+    /// The matrices and their factors.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let factors = cx.input(0).map_or(0, |input| input.bytes());
+        Saved::input(0).and(Saved::output(0)).and(Saved::extra(factors)).when(cx.has_backward())
     }
 }
 

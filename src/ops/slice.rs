@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::{Fact, TensorFact, Value};
 use crate::ir::shape::Shape;
@@ -77,6 +77,14 @@ impl Operator for Slice {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    fn shares_storage(&self, _cx: &WorkCx<'_>) -> bool {
+        true
     }
 }
 

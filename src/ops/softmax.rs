@@ -2,10 +2,10 @@
 
 use super::normalization::expect_axis;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator};
+use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Saved, Work, WorkCx, work};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
-use crate::ir::shape::{Shape, product};
+use crate::ir::shape::{Shape, normalize_axis, product};
 
 /// What is computed of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,20 @@ impl Operator for Softmax {
             SoftmaxKind::Hard => Cost::computed(cx, elements, &Dim::ZERO),
             SoftmaxKind::Soft | SoftmaxKind::Log => Cost::elementwise(cx, SOFTMAX),
         }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let dims = cx.input(0).map_or(&[][..], |input| input.dims);
+        let axis = normalize_axis(self.axis, dims.len()).unwrap_or(dims.len());
+        let cols = match self.flattened {
+            true => dims.get(axis..).map_or(1, work::product),
+            false => dims.get(axis).copied().unwrap_or(1),
+        };
+        vec![cx.all(Family::Softmax { rows: work::product(dims).checked_div(cols).unwrap_or_default(), cols })]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::output(0).when(cx.has_backward() && self.kind != SoftmaxKind::Hard)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `Split`: a tensor cut into pieces along an axis.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 
@@ -72,6 +72,14 @@ impl Operator for Split {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    fn shares_storage(&self, _cx: &WorkCx<'_>) -> bool {
+        true
     }
 }
 

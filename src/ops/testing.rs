@@ -5,7 +5,10 @@ use crate::ir::dim::{Dim, Symbol, SymbolKind};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
 use crate::ir::shape::Shape;
-use crate::ops::{Cost, CostCx, Fault, Host, InferCx, NodeView, Repeats, table};
+use crate::ops::work::Sized;
+use crate::ops::{
+    Cost, CostCx, Family, Fault, Gradient, Host, InferCx, NodeView, Repeats, Saved, Work, WorkCx, backward, table,
+};
 
 /// A node under test: `op("Conv").int("group", 2).run(&[x, w])`.
 pub(crate) struct TestNode {
@@ -92,13 +95,52 @@ impl TestNode {
         self.attribute(name, AttributeValue::String(value.as_bytes().to_vec().into()))
     }
 
-    /// Facts of the outputs and the remarks.
-    pub(crate) fn run_optional(mut self, inputs: &[Option<Fact>]) -> Result<Findings, Fault> {
+    /// Work, kept tensors and backward work where these inputs need a gradient; the items sum to what is counted.
+    pub(crate) fn priced(self, inputs: &[Fact], needs: &[usize]) -> Priced {
+        let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
+        self.priced_optional(&inputs, needs)
+    }
+
+    /// The same where inputs may be left out.
+    pub(crate) fn priced_optional(mut self, inputs: &[Option<Fact>], needs: &[usize]) -> Priced {
+        let operator = self.build(inputs).expect("an operator");
+        let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
+        let facts = operator.infer(&mut InferCx::new(&inputs, self.outputs, &mut TestHost::default()));
+        let facts = facts.expect("a node without fault");
+        let outputs: Vec<_> = facts.iter().take(self.outputs).map(Some).collect();
+        let needs_gradient: Vec<_> = (0..inputs.len()).map(|input| needs.contains(&input)).collect();
+        let cost = operator.cost(&CostCx::new(&inputs, &outputs, &needs_gradient)).expect("a known cost");
+        let [flops, bytes_read, bytes_written, backward_flops] = totals(&cost, &|_| None).expect("numbers");
+        let (inputs, outputs) = (Numbers::of(&inputs, &|_| None), Numbers::of(&outputs, &|_| None));
+        let cx = WorkCx {
+            inputs: &inputs.sized(),
+            outputs: &outputs.sized(),
+            needs_gradient: &needs_gradient,
+            flops,
+            bytes_read,
+            bytes_written,
+            backward_flops,
+        };
+        let (works, saved) = (operator.work(&cx), operator.saved(&cx));
+        if !works.is_empty() {
+            let sum = |part: fn(&Work) -> f64| works.iter().map(part).sum::<f64>();
+            let sums = [sum(|work| work.flops), sum(|work| work.bytes_read), sum(|work| work.bytes_written)];
+            assert_eq!(sums, [flops, bytes_read, bytes_written], "{works:?}");
+        }
+        Priced { backward: backward(&works, &cx, &saved), works, saved }
+    }
+
+    fn build(&mut self, inputs: &[Option<Fact>]) -> table::Built {
         let given = |input: &Option<Fact>| if input.is_some() { "x".into() } else { "".into() };
         self.node.inputs = inputs.iter().map(given).collect();
         self.node.outputs = (0..self.outputs).map(|index| format!("y{index}").into()).collect();
         let entry = table::find(&self.node.domain, &self.node.op_type).expect("an operator of the table");
-        let operator = (entry.build)(&NodeView::new(&self.node, self.opset))?;
+        (entry.build)(&NodeView::new(&self.node, self.opset))
+    }
+
+    /// Facts of the outputs and the remarks.
+    pub(crate) fn run_optional(mut self, inputs: &[Option<Fact>]) -> Result<Findings, Fault> {
+        let operator = self.build(inputs)?;
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
         let mut host = TestHost::default();
         let facts = operator.infer(&mut InferCx::new(&inputs, self.outputs, &mut host))?;
@@ -127,6 +169,60 @@ impl TestNode {
         let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
         self.run_optional(&inputs).expect("a node without fault").2.expect("a known cost")
     }
+}
+
+/// What a node does, keeps and does backward.
+pub(crate) struct Priced {
+    pub(crate) works: Vec<Work>,
+    pub(crate) saved: Saved,
+    pub(crate) backward: Vec<(Work, Gradient)>,
+}
+
+impl Priced {
+    /// Families, forward.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        self.works.iter().map(|work| work.family).collect()
+    }
+
+    /// The only family, forward.
+    pub(crate) fn family(&self) -> Family {
+        assert_eq!(self.works.len(), 1, "{:?}", self.works);
+        self.works[0].family
+    }
+
+    /// Families and gradients, backward.
+    pub(crate) fn gradients(&self) -> Vec<(Family, Gradient)> {
+        self.backward.iter().map(|(work, gradient)| (work.family, *gradient)).collect()
+    }
+}
+
+/// Dims and element types of facts as numbers.
+pub(crate) struct Numbers(pub(crate) Vec<Option<(Vec<u64>, ElementType)>>);
+
+impl Numbers {
+    /// Of tensors of known type and rank whose dims have numbers under `lookup`.
+    pub(crate) fn of(facts: &[Option<&Fact>], lookup: &dyn Fn(&Symbol) -> Option<i128>) -> Self {
+        let numbers = |fact: &Fact| {
+            let tensor = fact.as_tensor()?;
+            let dims = tensor.shape.as_ref()?.dims().iter();
+            let dims: Option<Vec<u64>> =
+                dims.map(|dim| Some(dim.eval(lookup)?.clamp(0, i128::from(u64::MAX)) as u64)).collect();
+            Some((dims?, tensor.element?))
+        };
+        Self(facts.iter().map(|fact| fact.and_then(numbers)).collect())
+    }
+
+    pub(crate) fn sized(&self) -> Vec<Option<Sized<'_>>> {
+        let sized = self.0.iter().map(Option::as_ref);
+        sized.map(|numbers| numbers.map(|(dims, element)| Sized { dims, element: *element })).collect()
+    }
+}
+
+/// The numbers of a cost: FLOPs, bytes read and written, FLOPs backward.
+pub(crate) fn totals(cost: &Cost, lookup: &dyn Fn(&Symbol) -> Option<i128>) -> Option<[f64; 4]> {
+    let dims = [&cost.flops, &cost.bytes_read, &cost.bytes_written, &cost.backward_flops];
+    let numbers: Option<Vec<f64>> = dims.iter().map(|dim| Some(dim.eval(lookup)?.max(0) as f64)).collect();
+    numbers?.try_into().ok()
 }
 
 /// Facts of the outputs, remarks, and the cost where it is known.

@@ -2,7 +2,7 @@
 //! `com.microsoft`.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, broadcast};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Work, WorkCx, broadcast};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -87,6 +87,10 @@ impl Operator for Text {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

@@ -4,11 +4,13 @@ use std::cmp::Ordering;
 
 use super::table::Built;
 use super::values::Grid;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, axes, scalar, values};
+use super::{
+    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, scalar, values,
+};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact};
-use crate::ir::shape::Shape;
+use crate::ir::shape::{Shape, normalize_axis};
 
 #[derive(Debug)]
 struct TopK {
@@ -73,6 +75,16 @@ impl Operator for TopK {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let dims = cx.input(0).map_or(&[][..], |input| input.dims);
+        let cols = normalize_axis(self.axis, dims.len()).and_then(|axis| dims.get(axis)).copied().unwrap_or(1);
+        vec![cx.all(Family::Sort { rows: super::work::product(dims).checked_div(cols).unwrap_or_default(), cols })]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::output(1).when(cx.has_backward())
     }
 }
 
@@ -144,6 +156,11 @@ impl Operator for Unique {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let elements = cx.input(0).map_or(0, |input| input.elements());
+        vec![cx.all(Family::Sort { rows: 1, cols: elements })]
     }
 }
 

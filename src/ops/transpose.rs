@@ -1,7 +1,7 @@
 //! `Transpose`, `DepthToSpace` and `SpaceToDepth`: elements in another order.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, axes, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Work, WorkCx, axes, values};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
@@ -32,6 +32,10 @@ impl Transpose {
 }
 
 impl Operator for Transpose {
+    fn permutation(&self, rank: usize) -> Option<Vec<usize>> {
+        self.order(rank).ok()
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let data = cx.tensor(0).cloned().unwrap_or_default();
         let Some(input) = &data.shape else {
@@ -55,6 +59,14 @@ impl Operator for Transpose {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+
+    fn shares_storage(&self, _cx: &WorkCx<'_>) -> bool {
+        true
     }
 }
 
@@ -109,6 +121,10 @@ impl Operator for Blocks {
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::table::Built;
 use super::values;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, scalar};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, scalar};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -31,6 +31,32 @@ struct Unary {
     extra: Role,
     /// Whether the slope has one element for each channel instead of being broadcast.
     by_channel: bool,
+    keeps: Keeps,
+}
+
+/// What the backward pass of a function reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// Linear functions and steps: their slope is a constant.
+    Nothing,
+    /// What went in.
+    Input,
+    /// What came out, where the slope follows from it.
+    Output,
+    /// What went in, and the denominator.
+    InputAndDenominator,
+    /// What went in, and the second input.
+    Inputs,
+}
+
+/// By the formulas of `derivatives.yaml` of `PyTorch`.
+fn keeps(name: &str) -> Keeps {
+    match name {
+        "Neg" | "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "BitwiseNot" | "IsNaN" | "IsInf" => Keeps::Nothing,
+        "Relu" | "Sigmoid" | "Tanh" | "Exp" | "Sqrt" | "Reciprocal" | "Tan" => Keeps::Output,
+        "Softsign" => Keeps::InputAndDenominator,
+        _ => Keeps::Input,
+    }
 }
 
 /// `Abs`, `Relu`, `Sqrt`, ... : every elementwise operator of one tensor without further inputs.
@@ -48,13 +74,21 @@ pub(super) fn unary(node: &NodeView<'_>) -> Built {
     }
     let tests = matches!(node.op_type(), "Not" | "IsNaN" | "IsInf");
     let wants = (node.op_type() == "Not").then_some(ElementType::Bool);
-    Ok(Box::new(Unary { follow: follow(node.op_type()), tests, wants, extra: Role::Data, by_channel: false }))
+    Ok(Box::new(Unary {
+        follow: follow(node.op_type()),
+        tests,
+        wants,
+        extra: Role::Data,
+        by_channel: false,
+        keeps: keeps(node.op_type()),
+    }))
 }
 
 /// `PRelu`: the slope is trained and broadcast to the input; before opset 7 it has one element, or one for each channel.
 pub(super) fn prelu(node: &NodeView<'_>) -> Built {
     let by_channel = node.opset() < 7;
-    Ok(Box::new(Unary { follow: Follow::Nothing, tests: false, wants: None, extra: Role::Weight, by_channel }))
+    let (follow, keeps) = (Follow::Nothing, Keeps::Inputs);
+    Ok(Box::new(Unary { follow, tests: false, wants: None, extra: Role::Weight, by_channel, keeps }))
 }
 
 fn follow(name: &str) -> Follow {
@@ -152,6 +186,19 @@ impl Operator for Unary {
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { self.extra }
     }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let saved = match self.keeps {
+            Keeps::Nothing => Saved::NOTHING,
+            Keeps::Input => Saved::input(0),
+            Keeps::Output => Saved::output(0),
+            Keeps::InputAndDenominator => {
+                Saved::input(0).and(Saved::extra(cx.output(0).map_or(0, |output| output.bytes())))
+            }
+            Keeps::Inputs => Saved::inputs(0..2),
+        };
+        saved.when(cx.has_backward())
+    }
 }
 
 /// Checks that a slope is broadcast to the data and not the other way round.
@@ -229,6 +276,10 @@ impl Operator for Clip {
 
     fn role(&self, input: usize) -> Role {
         if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(0).when(cx.has_backward())
     }
 }
 

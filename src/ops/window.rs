@@ -2,6 +2,7 @@
 //! It knows nothing of channels, element types or costs.
 
 use super::operands::at_least;
+use super::work::{Convolution, three};
 use super::{Fault, NodeView};
 use crate::ir::dim::Dim;
 
@@ -119,6 +120,36 @@ impl Window {
 
     fn is_same(&self) -> bool {
         matches!(self.padding, Padding::SameUpper | Padding::SameLower)
+    }
+
+    /// The sizes of a convolution with this window, but for channels and groups: for dims of input and output, and the
+    /// extents of the kernel.
+    pub(super) fn sizes(
+        &self,
+        channels_last: bool,
+        input: &[u64],
+        output: &[u64],
+        kernel: &[u64],
+    ) -> Option<Convolution> {
+        let steps = |steps: &[i64]| -> Vec<u64> {
+            (0..kernel.len()).map(|axis| steps.get(axis).map_or(1, |&step| step.unsigned_abs())).collect()
+        };
+        let spatial = |dims: &[u64]| {
+            let dims = if channels_last { dims.get(1..dims.len().checked_sub(1)?) } else { dims.get(2..) };
+            dims.map(three)
+        };
+        Some(Convolution {
+            batch: *input.first()?,
+            in_channels: 1,
+            out_channels: 1,
+            input: spatial(input)?,
+            output: spatial(output)?,
+            kernel: three(kernel),
+            stride: three(&steps(&self.strides)),
+            dilation: three(&steps(&self.dilations)),
+            groups: 1,
+            transposed: false,
+        })
     }
 
     /// How many windows fit along a spatial axis of this extent.

@@ -26,6 +26,15 @@ pub struct Layer {
     pub children: Vec<(GraphId, Repeats)>,
 }
 
+/// What the count gives.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// Layers in running order, subgraphs behind their node.
+    pub layers: Vec<Layer>,
+    /// Whether training asks for the gradient of a tensor, by [`TensorId`].
+    pub needs_gradient: Vec<bool>,
+}
+
 /// Counts every layer that was reached, in running order, subgraphs behind their node.
 #[must_use]
 pub fn count(
@@ -33,7 +42,7 @@ pub fn count(
     inference: &Inference,
     usages: &[Usage],
     frozen: &HashSet<(GraphId, NodeIndex)>,
-) -> Vec<Layer> {
+) -> Counted {
     let mut counter = Counter {
         program,
         inference,
@@ -55,7 +64,7 @@ pub fn count(
         counter.set_varies(input, true);
     }
     counter.graph(GraphId(0));
-    counter.layers
+    Counted { layers: counter.layers, needs_gradient: counter.needs_gradient }
 }
 
 struct Counter<'a> {

@@ -116,7 +116,7 @@ mod tests {
             numbers(&|row, column| row * 64 + column),
             numbers(value),
         );
-        let model = check(&Input::Stdin(text.into_bytes()), "-", &CheckOptions::default()).unwrap();
+        let model = check(&Input::Stdin(text.into_bytes()), "-", &CheckOptions::default()).unwrap().remove(0);
         model.graph.unwrap().parameters.trainable
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::annotate::Shifts;
 use super::locate::Locator;
+use super::price::Pricing;
 use super::stages::fact_text;
 use super::{
     Assumption, Coverage, Excerpt, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target,
@@ -21,6 +22,7 @@ use crate::ir::graph::{GraphId, Origin, TensorId};
 use crate::ir::shape::Shape;
 use crate::passes::parameters::Kind;
 use crate::passes::review::{impossible_dims, review};
+use crate::target::devices;
 
 /// Findings of one code that are listed; more are counted.
 const LISTED: usize = 100;
@@ -28,17 +30,17 @@ const LISTED: usize = 100;
 /// Findings of one file that get an excerpt.
 const EXCERPTS: usize = 50;
 
-/// The report of one model.
-pub(crate) fn model(checked: &Checked, source: &Source, path: &str, options: &CheckOptions) -> Model {
-    let mut model = Model {
+/// The reports of one model: one for each device that was asked for.
+pub(crate) fn models(checked: &Checked, source: &Source, path: &str, options: &CheckOptions) -> Vec<Model> {
+    let mut base = Model {
         path: path.to_owned(),
         format: checked.format.map(|format| format.name().to_owned()),
         target: Target { mode: mode_name(options.mode).to_owned(), ..Target::default() },
         ..Model::default()
     };
     if let Some(header) = &checked.header {
-        model.name.clone_from(&header.name);
-        model.producer = Producer {
+        base.name.clone_from(&header.name);
+        base.producer = Producer {
             name: header.producer_name.clone(),
             version: header.producer_version.clone(),
             ir_version: header.ir_version,
@@ -47,23 +49,36 @@ pub(crate) fn model(checked: &Checked, source: &Source, path: &str, options: &Ch
     }
     let mut locator = Locator::new(path, source, checked);
     let mut diagnostics = checked.diagnostics.clone();
-    if let Some(analysis) = &checked.analysis {
-        let assumed = assume(&analysis.bound, options.mode);
-        let figures = analysis.at(&assumed.values);
-        diagnostics.extend(review(analysis, &figures));
-        diagnostics.extend(impossible_dims(&analysis.bound, &assumed.values));
-        fill(&mut model, analysis, &figures, assumed, options, &locator);
+    let gpus = devices(&options.request);
+    let Some(analysis) = &checked.analysis else {
+        base.diagnostics = findings(diagnostics, options, &mut locator);
+        settle_lines(&mut base, checked);
+        return vec![base; gpus.len().max(1)];
+    };
+    let assumed = assume(&analysis.bound, options.mode);
+    let figures = analysis.at(&assumed.values);
+    diagnostics.extend(review(analysis, &figures));
+    diagnostics.extend(impossible_dims(&analysis.bound, &assumed.values));
+    fill(&mut base, analysis, &figures, &assumed, options, &locator);
+    let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
+    let mut models = Vec::with_capacity(gpus.len());
+    for gpu in &gpus {
+        let mut model = base.clone();
+        let found = pricing.price(gpu, &mut model);
+        let all = diagnostics.iter().cloned().chain(found).collect();
+        model.diagnostics = findings(all, options, &mut locator);
+        settle_lines(&mut model, checked);
+        models.push(model);
     }
-    model.diagnostics = findings(diagnostics, options, &mut locator);
-    if checked.format == Some(Format::Onnx) {
-        let shifts = Shifts::of(&model.diagnostics, &checked.layout);
-        settle_lines(&mut model, &shifts);
-    }
-    model
+    models
 }
 
 /// Gives places of a binary model their lines in the text of `annotate`.
-fn settle_lines(model: &mut Model, shifts: &Shifts) {
+fn settle_lines(model: &mut Model, checked: &Checked) {
+    if checked.format != Some(Format::Onnx) {
+        return;
+    }
+    let shifts = &Shifts::of(&model.diagnostics, &checked.layout);
     for layer in &mut model.layers {
         shifts.apply(&mut layer.place);
     }
@@ -103,19 +118,12 @@ fn fill(
     model: &mut Model,
     analysis: &Analysis,
     figures: &Figures,
-    assumed: Assumed,
+    assumed: &Assumed,
     options: &CheckOptions,
     locator: &Locator<'_>,
 ) {
     let bound = &analysis.bound;
-    let batch = bound
-        .batch
-        .as_ref()
-        .and_then(|name| match bound.values.get(name) {
-            Some(value) => evaluate(value, &assumed.values),
-            None => assumed.values.get(name).copied(),
-        })
-        .or(bound.batch_value);
+    let batch = batch(analysis, &assumed.values);
     model.target.batch = batch;
     model.target.global_batch = batch;
     for (name, value) in &bound.values {
@@ -136,11 +144,22 @@ fn fill(
     if options.tensors {
         model.tensors = Some(tensors(analysis));
     }
-    model.assumptions = assumed.assumptions;
+    model.assumptions.clone_from(&assumed.assumptions);
     if options.mode_is_assumed {
-        let why = "not given".to_owned();
+        let serves = options.request.runtime.is_some_and(|(runtime, _)| !runtime.trains);
+        let why = if serves { "the runtime does not train" } else { "not given" }.to_owned();
         model.assumptions.push(Assumption { key: "mode".to_owned(), value: mode_name(options.mode).to_owned(), why });
     }
+}
+
+/// Samples per replica.
+pub(super) fn batch(analysis: &Analysis, values: &BTreeMap<String, i128>) -> Option<i128> {
+    let bound = &analysis.bound;
+    let of = |name: &String| match bound.values.get(name) {
+        Some(value) => evaluate(value, values),
+        None => values.get(name).copied(),
+    };
+    bound.batch.as_ref().and_then(of).or(bound.batch_value)
 }
 
 fn graph(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>, options: &CheckOptions) -> Graph {
@@ -244,7 +263,7 @@ pub(super) fn shape_of(analysis: &Analysis, tensor: TensorId) -> Option<&Shape> 
     analysis.inference.fact(tensor).as_tensor()?.shape.as_ref()
 }
 
-fn evaluate(dim: &Dim, values: &BTreeMap<String, i128>) -> Option<i128> {
+pub(super) fn evaluate(dim: &Dim, values: &BTreeMap<String, i128>) -> Option<i128> {
     dim.eval(&|symbol| values.get(symbol.name()).copied())
 }
 

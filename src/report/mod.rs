@@ -5,8 +5,10 @@
 pub mod annotate;
 pub(crate) mod build;
 mod locate;
+pub(crate) mod price;
 pub mod schema;
 pub mod stages;
+mod totals;
 
 use std::collections::BTreeMap;
 
@@ -77,16 +79,16 @@ pub struct Model {
     pub inputs: Vec<Port>,
     /// Outputs of the main graph.
     pub outputs: Vec<Port>,
-    /// Predicted times; `null` in this version.
-    pub time_ms: Option<serde_json::Value>,
-    /// Predicted throughput; `null` in this version.
-    pub throughput: Option<serde_json::Value>,
-    /// Predicted memory; `null` in this version.
-    pub memory_bytes: Option<serde_json::Value>,
-    /// Effect of replicas; `null` in this version.
-    pub replicas: Option<serde_json::Value>,
-    /// Totals over samples and epochs; `null` in this version.
-    pub totals: Option<serde_json::Value>,
+    /// Predicted time of a step; `null` when sizes that it depends on are not known.
+    pub time_ms: Option<TimeMs>,
+    /// Predicted throughput over all replicas.
+    pub throughput: Option<Throughput>,
+    /// Predicted memory of one device.
+    pub memory_bytes: Option<MemoryBytes>,
+    /// What replicas gain and cost.
+    pub replicas: Option<Replicas>,
+    /// Totals over samples and epochs; `null` where `--samples` is not given.
+    pub totals: Option<Totals>,
     /// Layers in the order of the graph, subgraphs behind their node.
     pub layers: Vec<Layer>,
     /// Findings, gravest first.
@@ -94,6 +96,145 @@ pub struct Model {
     /// Every tensor by name, with `--tensors`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensors: Option<BTreeMap<String, TensorType>>,
+}
+
+/// A prediction: one in ten is below `p10`, one in ten above `p90`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Interval {
+    /// Lower end.
+    pub p10: f64,
+    /// Middle.
+    pub p50: f64,
+    /// Upper end.
+    pub p90: f64,
+}
+
+/// Predicted time of a step (training) or a run (inference), in the steady state: warm-up and the search for algorithms
+/// are not in it. The parts sum to `step.p50`.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct TimeMs {
+    /// The whole step.
+    pub step: Interval,
+    /// Kernels of the forward pass.
+    pub forward: f64,
+    /// Kernels of the backward pass; 0 in inference.
+    pub backward: f64,
+    /// Update of the weights.
+    pub optimizer: f64,
+    /// Gaps between kernels, and waiting for the host.
+    pub overhead: f64,
+    /// What the last layer, its loss and the mean over replicas cost above the same layer on one device, with
+    /// `--strategy mirrored`.
+    pub mirrored_loss: f64,
+    /// All-reduce of the gradients, as far as it does not hide behind the backward pass.
+    pub all_reduce_exposed: f64,
+    /// Waiting for input (`--input-ms`, `--input-samples-per-s`).
+    pub input_wait: f64,
+}
+
+/// Predicted throughput over all replicas.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct Throughput {
+    /// Samples a second; `null` when the model has no batch.
+    pub samples_per_s: Option<f64>,
+    /// Tokens a second, for models with a dim of tokens.
+    pub tokens_per_s: Option<f64>,
+}
+
+/// An amount of memory with its interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ByteInterval {
+    /// Lower end.
+    pub p10: u64,
+    /// Middle.
+    pub p50: u64,
+    /// Upper end.
+    pub p90: u64,
+}
+
+/// Predicted memory of one device at the moment of the peak. The parts sum to `peak.p50`.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct MemoryBytes {
+    /// What `nvidia-smi` shows for the process.
+    pub peak: ByteInterval,
+    /// Live tensors, as the framework counts them.
+    pub peak_allocated: u64,
+    /// What the framework's allocator holds for them.
+    pub peak_reserved: u64,
+    /// Weights, statistics and constant tables.
+    pub parameters: u64,
+    /// Gradients of the weights.
+    pub gradients: u64,
+    /// State of the optimizer, master copies of weights included.
+    pub optimizer: u64,
+    /// Tensors kept for the backward pass.
+    pub saved_activations: u64,
+    /// Other tensors that are alive at the peak.
+    pub transient: u64,
+    /// Scratch memory of libraries, and what the allocator holds beyond live tensors.
+    pub workspace: u64,
+    /// Buffers of collectives.
+    pub communication: u64,
+    /// Keys and values of earlier tokens that the model takes in and gives back.
+    pub kv_cache: u64,
+    /// What the process holds before the first tensor: context and code of libraries.
+    pub framework: u64,
+    /// What the device has.
+    pub capacity: u64,
+    /// `true` where the upper end fits, `false` where the lower end does not; `null` where it depends on what the
+    /// interval stands for.
+    pub fits: Option<bool>,
+    /// The largest batch per replica whose upper end fits; 0 where none does, `null` where the batch is not free.
+    pub largest_batch: Option<u64>,
+}
+
+/// What replicas gain and cost.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Replicas {
+    /// Throughput over that of one replica with the same batch per replica.
+    pub speedup: f64,
+    /// `speedup` by the number of replicas.
+    pub efficiency: f64,
+    /// All-reduce of the gradients of a step, hidden or not.
+    pub all_reduce_ms: f64,
+    /// As in `time_ms`.
+    pub mirrored_loss_ms: f64,
+    /// What bounds the speedup: `none`, `compute`, `interconnect`, `latency`, `host` or `input`.
+    pub bound: String,
+}
+
+/// Totals over `--samples` and `--epochs`. Energy and money are estimates.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Totals {
+    /// Steps in all.
+    pub steps: u64,
+    /// Hours in all.
+    pub hours: f64,
+    /// Device hours: hours by replicas.
+    pub gpu_hours: f64,
+    /// US dollars; `null` where no price is known.
+    pub usd: Option<f64>,
+    /// US dollars for an hour of one device.
+    pub usd_per_gpu_hour: Option<f64>,
+    /// Where the price is from.
+    pub price_source: Option<String>,
+    /// Kilowatt-hours of the boards, estimated from board power.
+    pub energy_kwh: Option<f64>,
+}
+
+/// Predicted time of a layer. The times are p50 but for the interval of both passes together.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct LayerTime {
+    /// Forward pass.
+    pub forward: f64,
+    /// Backward pass; 0 in inference.
+    pub backward: f64,
+    /// Lower end of both together.
+    pub p10: f64,
+    /// Both together.
+    pub p50: f64,
+    /// Upper end of both together.
+    pub p90: f64,
 }
 
 /// Who wrote the file.
@@ -112,9 +253,9 @@ pub struct Producer {
 /// What the figures hold for.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Target {
-    /// Device id; `null` in this version.
+    /// Device id.
     pub gpu: Option<String>,
-    /// Device name; `null` in this version.
+    /// Device name.
     pub gpu_name: Option<String>,
     /// `train` or `infer`.
     pub mode: String,
@@ -122,19 +263,19 @@ pub struct Target {
     pub batch: Option<i128>,
     /// Samples over all replicas.
     pub global_batch: Option<i128>,
-    /// Compute precision; `null` in this version.
+    /// Compute precision.
     pub precision: Option<String>,
-    /// Optimizer; `null` in this version.
+    /// Optimizer; `none` in inference.
     pub optimizer: Option<String>,
-    /// Runtime; `null` in this version.
+    /// Runtime, with its version where one was given.
     pub runtime: Option<String>,
-    /// Number of replicas; `null` in this version.
+    /// Number of replicas.
     pub replicas: Option<u32>,
-    /// Number of hosts; `null` in this version.
+    /// Number of hosts.
     pub hosts: Option<u32>,
-    /// Strategy; `null` in this version.
+    /// Strategy; `null` for one replica.
     pub strategy: Option<String>,
-    /// Interconnect; `null` in this version.
+    /// Id of the interconnect; `null` for one replica.
     pub interconnect: Option<String>,
     /// Values of the free dims that the figures hold for; `null` where one has none.
     pub dims: BTreeMap<String, Option<i128>>,
@@ -277,19 +418,19 @@ pub struct Layer {
     pub repeats: Option<i128>,
     /// Whether sizes or rounds that depend on data enter at their upper bound.
     pub at_bound: bool,
-    /// Predicted time; `null` in this version.
-    pub time_ms: Option<serde_json::Value>,
-    /// Share of the step time; `null` in this version.
+    /// Predicted time; `null` when its sizes are not known.
+    pub time_ms: Option<LayerTime>,
+    /// Share of the step time, 0 to 1.
     pub share: Option<f64>,
-    /// Bytes kept for the backward pass; `null` in this version.
+    /// Bytes kept for the backward pass, storages that an earlier layer keeps not counted again; 0 in inference.
     pub saved_bytes: Option<i128>,
-    /// What limits it: `compute`, `memory` or `launch`; `null` in this version.
+    /// What limits it: `compute`, `memory` or `launch`; `null` where it launches nothing.
     pub bound: Option<String>,
-    /// Kernels that it launches; `null` in this version.
+    /// Kernels that it launches in a step; 0 where it is a view or part of another layer's kernel.
     pub kernels: Option<u32>,
-    /// Predictor; `null` in this version.
+    /// Id of the predictor, or `roofline`.
     pub model: Option<String>,
-    /// Whether the predictor knows such layers; `null` in this version.
+    /// Whether the predictor has seen such layers; `null` for `roofline`, which has seen none.
     pub in_domain: Option<bool>,
 }
 

@@ -1,10 +1,31 @@
 //! Text of the stages that `--emit` prints.
 
+mod kernels;
+mod listing;
+mod memory;
+
+pub(crate) use kernels::kernels;
+pub(crate) use memory::memory;
+
 use std::fmt::Write;
 
 use crate::analysis::Analysis;
+use crate::engine::Mode;
 use crate::ir::fact::Fact;
 use crate::ir::graph::TensorId;
+use crate::target::Target;
+
+/// What the lines below hold for.
+fn heading(target: &Target) -> String {
+    let batch = target.batch.map_or_else(String::new, |batch| format!(", batch {batch}"));
+    format!(
+        "# {}, {}, {}{batch}, {}\n",
+        target.device.id,
+        target.runtime.text(target.version),
+        if target.mode == Mode::Train { "training" } else { "inference" },
+        target.precision.name()
+    )
+}
 
 /// The resolved graph: a line for each node.
 #[must_use]

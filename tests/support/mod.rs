@@ -6,10 +6,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 
+use dlcost::device::find;
 use dlcost::diagnostics::Level;
 use dlcost::engine::{CheckOptions, Input, Mode, check};
 use dlcost::report::{Extent, Finding, Graph, Layer, Model};
+use dlcost::target::{ChosenGpu, Request};
 use tempfile::TempDir;
 
 /// A file of IR version 10 that imports one operator set.
@@ -25,6 +28,35 @@ pub(crate) fn zeros(count: usize) -> String {
 /// Inference with every tensor in the report.
 pub(crate) fn inference() -> CheckOptions {
     CheckOptions { mode: Mode::Infer, tensors: true, ..CheckOptions::default() }
+}
+
+/// A request for one device of the catalogue.
+pub(crate) fn gpu(id: &str) -> Request {
+    let device = Arc::new(find(id).unwrap().device.clone());
+    Request { gpus: vec![ChosenGpu { device, note: None, uncertain: false }], ..Request::default() }
+}
+
+/// Checks ONNX text on a target.
+pub(crate) fn priced(text: &str, mode: Mode, request: Request) -> Model {
+    text_with(text, &CheckOptions { mode, request, ..CheckOptions::default() })
+}
+
+/// The middle of the predicted step, ms.
+pub(crate) fn step_ms(model: &Model) -> f64 {
+    let time = model.time_ms.unwrap_or_else(|| panic!("no time: {:#?}", model.diagnostics));
+    time.step.p50
+}
+
+/// The predicted time of a layer, both passes, ms.
+pub(crate) fn layer_ms(model: &Model, key: &str) -> f64 {
+    layer(model, key).time_ms.unwrap_or_else(|| panic!("no time: {:#?}", model.diagnostics)).p50
+}
+
+/// A stored tensor whose payload lies in a side file that is not there.
+pub(crate) fn far_weight(element: &str, bytes_each: u64, name: &str, dims: &[u64]) -> String {
+    let list: Vec<_> = dims.iter().map(u64::to_string).collect();
+    let bytes = dims.iter().product::<u64>() * bytes_each;
+    format!("{element}[{}] {name} = [\"location\": \"w.bin\", \"offset\": \"0\", \"length\": \"{bytes}\"]", list.join(", "))
 }
 
 /// Checks ONNX text for inference.
@@ -49,7 +81,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> Model {
 }
 
 fn bytes_with(bytes: &[u8], options: &CheckOptions) -> Model {
-    check(&Input::Stdin(bytes.to_vec()), "-", options).unwrap()
+    check(&Input::Stdin(bytes.to_vec()), "-", options).unwrap().remove(0)
 }
 
 /// A folder for a model with side files.
@@ -83,7 +115,7 @@ impl Folder {
     pub(crate) fn check(&self, text: &str) -> Model {
         self.write("model.onnxtxt", text.as_bytes());
         let path = self.path().join("model.onnxtxt");
-        check(&Input::Path(path), "model.onnxtxt", &inference()).unwrap()
+        check(&Input::Path(path), "model.onnxtxt", &inference()).unwrap().remove(0)
     }
 
     /// Runs the program in the folder.

@@ -341,13 +341,13 @@ fn check(file: &Path, number: usize) {
         tensors: true,
         ..CheckOptions::default()
     };
-    let Ok((_, model)) = engine::emit(&Input::Path(file.to_path_buf()), "model", &options, Stage::Shapes) else {
+    let Ok((_, models)) = engine::emit(&Input::Path(file.to_path_buf()), "model", &options, Stage::Shapes) else {
         return;
     };
     let report = report::Report {
         schema: report::SCHEMA.to_owned(),
         dlcost: report::Program { version: String::new(), predictors: None },
-        models: vec![model],
+        models,
         summary: report::Summary::default(),
     };
     let _ = render::human::write(&report, 10, Style::PLAIN, &mut io::sink());

@@ -1,6 +1,8 @@
 //! `cargo xtask truth`: holds the analyser against the truth tables of `../shared`: parameters, MACs and output shapes
 //! of real networks, the shape of every tensor of real runs, and the verdicts of the case files.
 
+mod saved;
+
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,9 @@ fn compare(shared: &Path, only: Option<&str>, verbose: bool) -> Outcome<usize> {
         for (label, hits, total) in &table.rows {
             println!("  {label:<58} {hits:>7} of {total:>7}");
         }
+        if let Some(summary) = &table.summary {
+            println!("  {summary}");
+        }
         for line in table.misses.iter().take(if verbose { usize::MAX } else { 20 }) {
             println!("    miss: {line}");
         }
@@ -72,6 +77,9 @@ fn compare(shared: &Path, only: Option<&str>, verbose: bool) -> Outcome<usize> {
     for name in ["vision", "lang"] {
         part(&format!("truth-{name}"), &|| truth_table(&models, name))?;
     }
+    for name in ["vision", "lang"] {
+        part(&format!("saved-{name}"), &|| saved::saved_bytes(&models, name))?;
+    }
     part("files without options", &|| plain_files(&models))?;
     part("real values", &|| real_values(&models))?;
     part("cases", &|| cases(&shared.join("cases")))?;
@@ -85,6 +93,10 @@ struct Table {
     notes: Vec<String>,
     /// Misses with a reason that `docs/counting.md` gives.
     known: Vec<(String, String)>,
+    /// Relative differences by file, where a part has bounds on them.
+    values: Vec<(String, f64)>,
+    /// What is said of them.
+    summary: Option<String>,
 }
 
 /// Differences that have a reason: file and figure with the reason.
@@ -133,6 +145,7 @@ impl Table {
         }
         self.misses.extend(other.misses);
         self.notes.extend(other.notes);
+        self.values.extend(other.values);
     }
 }
 
@@ -164,7 +177,8 @@ fn on_all_cores<T: Sync>(items: &[T], job: &(dyn Fn(&T) -> Outcome<Table> + Sync
 
 fn analyse(path: &Path, options: &CheckOptions) -> Outcome<Model> {
     let shown = path.display().to_string();
-    Ok(check(&Input::Path(path.to_path_buf()), &shown, options)?)
+    // One device, one entry.
+    check(&Input::Path(path.to_path_buf()), &shown, options)?.pop().ok_or_else(|| "no entry".into())
 }
 
 fn options(shapes: &[(String, Vec<String>)]) -> CheckOptions {

@@ -62,7 +62,7 @@ impl Plan {
                     config.as_ref().map_or_else(String::new, |config| format!(" with {}", config.path.display()));
                 output::note(&format!("checking {}{from}", file.shown));
             }
-            let targets = targets(&settings, &levels, config.as_deref());
+            let targets = targets(&settings, &levels, config.as_deref())?;
             jobs.push(Job { input, shown: file.shown, targets });
         }
         let cores = thread::available_parallelism().map_or(1, usize::from);

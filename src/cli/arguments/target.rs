@@ -1,0 +1,108 @@
+//! Arguments that say what a model runs on.
+
+use std::path::Path;
+
+use crate::device::Interconnect;
+use crate::options::target::{self as values, GpuName};
+use crate::runtime::{Attention, Runtime, Version};
+use crate::target::{Compute, Optimizer, Recompute, Request, Strategy};
+
+/// What the model runs on.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Target")]
+pub(in crate::cli) struct TargetArguments {
+    /// Devices by id or short name (v100,t4), or a file of devices (card.toml); each is reported (repeatable)
+    /// [default: a100-sxm4-40gb]
+    #[arg(long = "gpu", value_name = "ID", value_delimiter = ',', value_parser = gpu)]
+    pub(super) gpus: Vec<GpuName>,
+
+    /// Samples over all replicas, instead of --batch
+    #[arg(long, value_name = "N", value_parser = crate::options::batch, allow_negative_numbers = true)]
+    global_batch: Option<u64>,
+
+    /// Compute precision: fp32, tf32, fp16, bf16, amp, fp8 or int8 [default: what the file holds; tf32 where the runtime
+    /// takes it]
+    #[arg(long, value_name = "PRECISION", value_parser = values::precision)]
+    precision: Option<Compute>,
+
+    /// Optimizer: none, sgd, momentum, adam, adamw, rmsprop, adagrad, adadelta, lamb or lion [default: sgd]
+    #[arg(long, value_name = "NAME", value_parser = values::optimizer)]
+    optimizer: Option<Optimizer>,
+
+    /// Runtime: tensorflow, pytorch, pytorch-compile, onnxruntime or tensorrt, with @VERSION as in pytorch@1.13
+    /// [default: by who wrote the file]
+    #[arg(long, value_name = "NAME", value_parser = values::runtime)]
+    runtime: Option<(&'static Runtime, Option<Version>)>,
+
+    /// How attention is computed: eager or fused [default: by runtime]
+    #[arg(long, value_name = "HOW", value_parser = values::attention)]
+    attention: Option<Attention>,
+
+    /// Devices that work on it, each with a copy of the model [default: 1]
+    #[arg(long, value_name = "N", value_parser = values::replicas, allow_negative_numbers = true)]
+    replicas: Option<u32>,
+
+    /// Hosts that the replicas are spread over [default: 1]
+    #[arg(long, value_name = "N", value_parser = values::replicas, allow_negative_numbers = true)]
+    hosts: Option<u32>,
+
+    /// How replicas train together: mirrored, ddp, central-storage or parameter-server [default: by runtime]
+    #[arg(long, value_name = "NAME", value_parser = values::strategy)]
+    strategy: Option<Strategy>,
+
+    /// What joins the devices of a host, as in nvlink3 or pcie4 [default: by board]
+    #[arg(long, value_name = "ID", value_parser = values::interconnect)]
+    interconnect: Option<&'static Interconnect>,
+
+    /// Activations that are computed again in the backward pass instead of being kept: none, sqrt or all [default: none]
+    #[arg(long, value_name = "WHICH", value_parser = values::recompute)]
+    recompute: Option<Recompute>,
+
+    /// Samples of an epoch: the report then holds hours, energy and money
+    #[arg(long, value_name = "N", value_parser = values::samples, allow_negative_numbers = true)]
+    samples: Option<u64>,
+
+    /// Epochs, with --samples [default: 1]
+    #[arg(long, value_name = "N", value_parser = values::epochs, allow_negative_numbers = true)]
+    epochs: Option<u64>,
+
+    /// US dollars for an hour of one device, with --samples [default: a list price where one is known]
+    #[arg(long, value_name = "USD", value_parser = values::amount, allow_negative_numbers = true)]
+    price: Option<f64>,
+
+    /// Milliseconds that the input of a step takes to load
+    #[arg(long, value_name = "MS", value_parser = values::amount, allow_negative_numbers = true)]
+    input_ms: Option<f64>,
+
+    /// Samples a second that the input can deliver, to all replicas together
+    #[arg(long, value_name = "X", value_parser = values::rate, allow_negative_numbers = true)]
+    input_samples_per_s: Option<f64>,
+}
+
+impl TargetArguments {
+    /// The same as a request, but for the devices, which are looked up later.
+    pub(super) fn request(&self) -> Request {
+        Request {
+            gpus: Vec::new(),
+            global_batch: self.global_batch,
+            precision: self.precision,
+            optimizer: self.optimizer,
+            runtime: self.runtime,
+            attention: self.attention,
+            replicas: self.replicas,
+            hosts: self.hosts,
+            strategy: self.strategy,
+            interconnect: self.interconnect,
+            recompute: self.recompute,
+            samples: self.samples,
+            epochs: self.epochs,
+            price: self.price,
+            input_ms: self.input_ms,
+            input_samples_per_s: self.input_samples_per_s,
+        }
+    }
+}
+
+fn gpu(text: &str) -> Result<GpuName, String> {
+    values::gpu(text, Path::new(""))
+}

@@ -1,0 +1,207 @@
+//! Values of the options that say what a model runs on.
+
+use std::path::{Path, PathBuf};
+
+use super::{batch, choice};
+use crate::device::{Interconnect, find_interconnect};
+use crate::runtime::{Attention, RUNTIMES, Runtime, Version};
+use crate::target::{Compute, Optimizer, Recompute, Strategy};
+
+/// Most replicas that are taken: the largest machines that train one model are smaller.
+const MOST_REPLICAS: u32 = 1 << 20;
+
+/// A device as `--gpu` names it. Which devices there are depends on the configuration, so that names are looked up when
+/// that has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GpuName {
+    /// An id or another name.
+    Id(String),
+    /// A file of devices, all of which are meant.
+    File(PathBuf),
+}
+
+/// Parses one value of `--gpu`; files are looked up in `folder`.
+///
+/// # Errors
+/// The text is empty.
+pub fn gpu(text: &str, folder: &Path) -> Result<GpuName, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("a device is missing; `dlcost devices` lists them".to_owned());
+    }
+    let is_file = Path::new(text).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+    Ok(if is_file { GpuName::File(folder.join(text)) } else { GpuName::Id(text.to_owned()) })
+}
+
+/// Parses the value of `--precision`.
+///
+/// # Errors
+/// The precision is unknown.
+pub fn precision(text: &str) -> Result<Compute, String> {
+    choice(text, &Compute::ALL, &[])
+}
+
+/// Parses the value of `--optimizer`.
+///
+/// # Errors
+/// The optimizer is unknown.
+pub fn optimizer(text: &str) -> Result<Optimizer, String> {
+    choice(text, &Optimizer::ALL, &[])
+}
+
+/// Parses the value of `--attention`.
+///
+/// # Errors
+/// The way is unknown.
+pub fn attention(text: &str) -> Result<Attention, String> {
+    choice(text, &Attention::ALL, &[])
+}
+
+/// Parses the value of `--strategy`.
+///
+/// # Errors
+/// The strategy is unknown.
+pub fn strategy(text: &str) -> Result<Strategy, String> {
+    choice(text, &Strategy::ALL, &[])
+}
+
+/// Parses the value of `--recompute`.
+///
+/// # Errors
+/// The way is unknown.
+pub fn recompute(text: &str) -> Result<Recompute, String> {
+    choice(text, &Recompute::ALL, &[])
+}
+
+/// Parses the value of `--interconnect`.
+///
+/// # Errors
+/// The interconnect is unknown.
+pub fn interconnect(text: &str) -> Result<&'static Interconnect, String> {
+    find_interconnect(text)
+}
+
+/// Parses the value of `--runtime`: a name, with `@VERSION` where one is meant. A version is `2`, `1.13` or `2.5.1`; of
+/// the last the patch does not count, and one number alone means the newest minor version of it.
+///
+/// # Errors
+/// The runtime is unknown or the version is none.
+pub fn runtime(text: &str) -> Result<(&'static Runtime, Option<Version>), String> {
+    let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
+    let known = RUNTIMES.map(|runtime| (runtime.name, runtime));
+    let runtime = choice(name, &known, &[])?;
+    let version = version.map(|version| {
+        parse_version(version).ok_or_else(|| format!("'{version}' is not a version such as 2, 1.13 or 2.5.1"))
+    });
+    Ok((runtime, version.transpose()?))
+}
+
+fn parse_version(text: &str) -> Option<Version> {
+    // What a build adds behind a sign (`2.1.0+cu118`) says nothing about what it launches.
+    let text = text.split(['+', '-']).next()?;
+    let numbers: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    match numbers.as_slice() {
+        [major] => Some((*major, Runtime::NEWEST_MINOR)),
+        [major, minor] | [major, minor, _] => Some((*major, *minor)),
+        _ => None,
+    }
+}
+
+/// Parses the value of `--replicas` or `--hosts`.
+///
+/// # Errors
+/// The text is no number from 1, or a number that no machine has.
+pub fn replicas(text: &str) -> Result<u32, String> {
+    let refusal = || format!("'{text}' is not a number from 1 to {MOST_REPLICAS}");
+    text.parse().ok().filter(|count| (1..=MOST_REPLICAS).contains(count)).ok_or_else(refusal)
+}
+
+/// Parses the value of `--samples`.
+///
+/// # Errors
+/// The text is no number from 1.
+pub fn samples(text: &str) -> Result<u64, String> {
+    batch(text).map_err(|_| format!("'{text}' is not a number of samples from 1"))
+}
+
+/// Parses the value of `--epochs`.
+///
+/// # Errors
+/// The text is no number from 1.
+pub fn epochs(text: &str) -> Result<u64, String> {
+    batch(text).map_err(|_| format!("'{text}' is not a number of epochs from 1"))
+}
+
+/// Parses the value of `--price` or `--input-ms`: a finite number, not below 0.
+///
+/// # Errors
+/// The text is no such number.
+pub fn amount(text: &str) -> Result<f64, String> {
+    number(text).filter(|number| *number >= 0.0).ok_or_else(|| format!("'{text}' is not a number from 0"))
+}
+
+/// Parses the value of `--input-samples-per-s`: a finite number above 0.
+///
+/// # Errors
+/// The text is no such number.
+pub fn rate(text: &str) -> Result<f64, String> {
+    number(text).filter(|number| *number > 0.0).ok_or_else(|| format!("'{text}' is not a number above 0"))
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_known_or_the_nearest_is_named() {
+        assert_eq!(precision("amp"), Ok(Compute::Amp));
+        assert_eq!(optimizer("adamw"), Ok(Optimizer::AdamW));
+        assert_eq!(attention("fused"), Ok(Attention::Fused));
+        assert_eq!(strategy("parameter-server"), Ok(Strategy::ParameterServer));
+        assert_eq!(recompute("sqrt"), Ok(Recompute::Sqrt));
+        assert!(precision("fp61").unwrap_err().contains("did you mean 'fp16'"));
+        assert!(optimizer("adan").unwrap_err().contains("did you mean 'adam'"));
+        assert!(strategy("mirored").unwrap_err().contains("did you mean 'mirrored'"));
+        assert!(interconnect("nvlnk3").unwrap_err().contains("nvlink3"));
+    }
+
+    #[test]
+    fn runtimes_take_versions_of_one_to_three_numbers() {
+        let of = |text: &str| runtime(text).map(|(runtime, version)| (runtime.name, version));
+        assert_eq!(of("pytorch"), Ok(("pytorch", None)));
+        assert_eq!(of("pytorch@1.13"), Ok(("pytorch", Some((1, 13)))));
+        assert_eq!(of("pytorch@2.5.1"), Ok(("pytorch", Some((2, 5)))));
+        assert_eq!(of("pytorch@2.1.0+cu118"), Ok(("pytorch", Some((2, 1)))));
+        assert_eq!(of("tensorflow@2"), Ok(("tensorflow", Some((2, Runtime::NEWEST_MINOR)))));
+        for wrong in ["pytorch@", "pytorch@x", "pytorch@1.2.3.4", "pytorch@-1"] {
+            assert!(of(wrong).unwrap_err().contains("is not a version"), "{wrong}");
+        }
+        assert!(of("pytorc@2").unwrap_err().contains("did you mean 'pytorch'"));
+    }
+
+    #[test]
+    fn numbers_are_finite_and_not_negative() {
+        assert_eq!(amount("3.06"), Ok(3.06));
+        assert_eq!(amount("0"), Ok(0.0));
+        assert!(rate("0").is_err());
+        for wrong in ["-1", "nan", "inf", "1e999", "", "3 dollars"] {
+            assert!(amount(wrong).is_err() && rate(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(replicas("8"), Ok(8));
+        for wrong in ["0", "-1", "1.5", "99999999", "4294967296"] {
+            assert!(replicas(wrong).is_err(), "{wrong}");
+        }
+        assert!(samples("0").is_err() && epochs("x").unwrap_err().contains("epochs"));
+    }
+
+    #[test]
+    fn a_gpu_is_an_id_or_a_file_of_its_folder() {
+        assert_eq!(gpu(" v100 ", Path::new("here")), Ok(GpuName::Id("v100".to_owned())));
+        assert_eq!(gpu("card.TOML", Path::new("here")), Ok(GpuName::File(PathBuf::from("here/card.TOML"))));
+        assert!(gpu("", Path::new("")).is_err());
+    }
+}

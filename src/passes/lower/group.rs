@@ -1,0 +1,154 @@
+//! Kernels of operations that run as one.
+
+use std::collections::BTreeMap;
+
+use super::fuse::Group;
+use super::{Class, Item, Launch, Lowering};
+use crate::ir::graph::TensorId;
+use crate::ir::hash::HashSet;
+use crate::ops::work::Work;
+use crate::runtime::Pass;
+
+/// What a group launches; nothing where it only holds views.
+pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Group, readers: &[u32]) -> Option<Launch> {
+    let members: Vec<&Item<'_>> = group.members.iter().filter_map(|&index| items.get(index)).collect();
+    let (first, rest) = members.split_first()?;
+    let mut launch = Launch {
+        layer: first.operation.layer,
+        others: first.operation.absorbed.clone(),
+        host_operators: first.runs,
+        ..Launch::default()
+    };
+    if group.class == Class::View {
+        launch.host_operators *= VIEW_SHARE;
+        // A view is walked through on the host, unless it is nothing but a name.
+        return Some(launch);
+    }
+    for member in rest {
+        launch.others.extend(member.operation.layers());
+    }
+    if rest.is_empty() {
+        // A copy that only strides ask for moves what the view would have shown.
+        let copied = first.forward.is_empty() || first.class == Class::View;
+        if copied && group.class == Class::Move {
+            copy(lowering, first, &mut launch);
+            return Some(launch);
+        }
+        launch.kernels.extend(first.forward.iter().map(|work| lowering.kernel(first, work, Pass::Forward)));
+        launch.kernels.extend(first.backward.iter().map(|(work, pass)| lowering.kernel(first, work, *pass)));
+        return Some(launch);
+    }
+    fused(lowering, &members, readers, &mut launch);
+    Some(launch)
+}
+
+/// What the host spends on a view, beside an operator that launches a kernel.
+const VIEW_SHARE: f64 = 0.3;
+
+/// A copy of the first input, forward, and of its gradient, backward.
+fn copy(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
+    let Some(output) = item.operation.outputs.first().copied().flatten() else { return };
+    let Some(sized) = lowering.sizes.get(output) else { return };
+    let bytes = lowering.bytes(output);
+    let work = Work {
+        family: crate::ops::Family::Copy { elements: sized.elements() },
+        flops: 0.0,
+        bytes_read: bytes,
+        bytes_written: bytes,
+        operands: [None; 2],
+    };
+    let mut kernel = lowering.kernel(item, &work, Pass::Forward);
+    (kernel.bytes_read, kernel.bytes_written) = (bytes, bytes);
+    launch.kernels.push(kernel);
+    let train = lowering.target.mode == crate::engine::Mode::Train;
+    let input = item.operation.inputs.first().copied().flatten();
+    if train && input.is_some_and(|input| lowering.needs_gradient(input)) {
+        launch.kernels.push(crate::runtime::Kernel { pass: Pass::Backward, ..kernel });
+    }
+}
+
+/// One kernel forward and, where gradients are needed, one backward beside those of the products: tensors inside stay in
+/// registers unless the backward pass or somebody else needs them.
+fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch: &mut Launch) {
+    let Some(first) = members.first() else { return };
+    let made: HashSet<TensorId> =
+        members.iter().flat_map(|member| member.operation.outputs.iter().flatten().copied()).collect();
+    let mut read: Vec<TensorId> = Vec::new();
+    let mut read_inside = BTreeMap::<TensorId, u32>::new();
+    let mut saved: HashSet<TensorId> = HashSet::default();
+    let mut extra = 0.0;
+    for member in members {
+        for (position, tensor) in member.operation.inputs.iter().enumerate() {
+            let Some(tensor) = *tensor else { continue };
+            if made.contains(&tensor) {
+                *read_inside.entry(tensor).or_default() += 1;
+            } else {
+                read.push(tensor);
+            }
+            if position < 64 && member.saved.inputs >> position & 1 == 1 {
+                saved.insert(tensor);
+            }
+        }
+        for (position, tensor) in member.operation.outputs.iter().enumerate() {
+            if let Some(tensor) = *tensor
+                && position < 64
+                && member.saved.outputs >> position & 1 == 1
+            {
+                saved.insert(tensor);
+            }
+        }
+        extra += member.saved.extra_bytes as f64;
+    }
+    read.sort_unstable();
+    read.dedup();
+    let escapes = |tensor: &TensorId| {
+        let all = readers.get(tensor.0 as usize).copied().unwrap_or(0);
+        let here = read_inside.get(tensor).copied().unwrap_or(0);
+        all > here || here == 0
+    };
+    // A saved tensor that only pointwise members need is computed again in the backward kernel.
+    let written: Vec<TensorId> = made.iter().copied().filter(escapes).collect();
+    let sum = |tensors: &mut dyn Iterator<Item = TensorId>| tensors.map(|tensor| lowering.bytes(tensor)).sum::<f64>();
+    let reads = sum(&mut read.iter().copied());
+    let mut sorted = written.clone();
+    sorted.sort_unstable();
+    let writes = sum(&mut sorted.iter().copied());
+
+    let main = members
+        .iter()
+        .find(|member| matches!(member.class, Class::Product))
+        .or_else(|| members.iter().find(|member| matches!(member.class, Class::Rows | Class::BatchNorm)))
+        .unwrap_or(first);
+    let flops = |works: &mut dyn Iterator<Item = f64>| works.sum::<f64>();
+    if let Some(work) = main.forward.first() {
+        let mut kernel = lowering.kernel(main, work, Pass::Forward);
+        kernel.flops = flops(&mut members.iter().flat_map(|member| &member.forward).map(|work| work.flops));
+        (kernel.bytes_read, kernel.bytes_written) = (reads, writes);
+        // Statistics need a first walk over the input.
+        if main.class == Class::BatchNorm && lowering.target.mode == crate::engine::Mode::Train {
+            kernel.bytes_read += reads;
+        }
+        launch.kernels.push(kernel);
+    }
+    let backwards = || members.iter().flat_map(|member| &member.backward);
+    let products = || {
+        members
+            .iter()
+            .filter(|member| member.class == Class::Product)
+            .flat_map(|member| member.backward.iter().map(move |(work, pass)| (*member, work, *pass)))
+    };
+    launch.kernels.extend(products().map(|(member, work, pass)| lowering.kernel(member, work, pass)));
+    let product = products().next().is_some();
+    if let (Some((work, _)), false) = (main.backward.first().or_else(|| backwards().next()), product) {
+        let mut kernel = lowering.kernel(main, work, Pass::Backward);
+        kernel.flops = flops(&mut backwards().map(|(work, _)| work.flops));
+        let gradients_in = writes;
+        let kept = saved.iter().filter(|tensor| !made.contains(tensor) || written.contains(tensor));
+        let mut kept: Vec<TensorId> = kept.copied().collect();
+        kept.sort_unstable();
+        let gradients = read.iter().copied().filter(|&tensor| lowering.needs_gradient(tensor));
+        kernel.bytes_read = gradients_in + sum(&mut kept.into_iter()) + extra;
+        kernel.bytes_written = sum(&mut gradients.collect::<Vec<_>>().into_iter());
+        launch.kernels.push(kernel);
+    }
+}

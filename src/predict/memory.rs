@@ -1,0 +1,231 @@
+//! Memory of one device at the moment of the peak, by parts. The formulas are `docs/memory.md`.
+
+use crate::engine::Mode;
+use crate::passes::liveness::{Liveness, live};
+use crate::passes::lower::Lowering;
+use crate::passes::parameters::{Kind, Usage};
+use crate::runtime::{Allocator, Update};
+use crate::target::{Compute, Optimizer, Strategy, Target};
+
+/// Memory of one device, bytes. The parts are those at the moment of the peak.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// Weights, statistics and constant tables.
+    pub parameters: u64,
+    /// Gradients of the weights.
+    pub gradients: u64,
+    /// State of the optimizer, master copies of weights included.
+    pub optimizer: u64,
+    /// Tensors kept for the backward pass.
+    pub saved_activations: u64,
+    /// Other tensors that are alive at the peak.
+    pub transient: u64,
+    /// Scratch memory of libraries, and what the allocator holds beyond live tensors: the middle.
+    pub workspace: u64,
+    /// The same, lower and upper end.
+    pub workspace_range: [u64; 2],
+    /// Buffers of collectives.
+    pub communication: u64,
+    /// Keys and values of earlier tokens.
+    pub kv_cache: u64,
+    /// What the process holds before the first tensor.
+    pub framework: u64,
+    /// All that is kept for the backward pass, which is more than `saved_activations` where the peak is elsewhere.
+    pub saved_in_all: u64,
+    /// Bytes that each layer keeps for the backward pass and no earlier one does, by its index.
+    pub saved_by_layer: Vec<u64>,
+}
+
+impl Memory {
+    /// What `nvidia-smi` shows.
+    #[must_use]
+    pub fn peak(&self) -> u64 {
+        self.allocated().saturating_add(self.workspace).saturating_add(self.framework)
+    }
+
+    /// Live tensors.
+    #[must_use]
+    pub fn allocated(&self) -> u64 {
+        [
+            self.parameters,
+            self.gradients,
+            self.optimizer,
+            self.saved_activations,
+            self.transient,
+            self.communication,
+            self.kv_cache,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+
+    /// The peak with the scratch memory at the lower and the upper end of its range.
+    #[must_use]
+    pub fn ends(&self) -> [u64; 2] {
+        let others = self.peak().saturating_sub(self.workspace);
+        let [low, high] = self.workspace_range;
+        [low.min(self.workspace), high.max(self.workspace)].map(|workspace| others.saturating_add(workspace))
+    }
+}
+
+/// Memory of a target.
+#[must_use]
+pub fn estimate(lowering: &Lowering<'_>) -> Memory {
+    let target = lowering.target;
+    let live = live(lowering);
+    let weights = Weights::of(lowering);
+    let mut memory = Memory {
+        parameters: weights.stored,
+        gradients: weights.gradients(target),
+        optimizer: weights.optimizer(target),
+        saved_activations: live.peak.saved,
+        transient: live.peak.transient,
+        communication: communication(&weights, target),
+        kv_cache: live.cache,
+        framework: framework(target),
+        saved_in_all: live.saved,
+        ..Memory::default()
+    };
+    // The update comes when activations are gone; only where they are small does it hold more.
+    let update = weights.update(target);
+    if update > live.peak.total() {
+        (memory.saved_activations, memory.transient) = (0, update);
+    }
+    let scratch = scratch(&live, memory.allocated(), target);
+    (memory.workspace, memory.workspace_range) = (scratch.middle, [scratch.low, scratch.high]);
+    memory.saved_by_layer = live.saved_by_layer;
+    memory
+}
+
+/// Weights of a model.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weights {
+    /// Bytes of all that is stored, in the target's precision.
+    stored: u64,
+    /// Elements of weights that are trained.
+    trained: u64,
+}
+
+impl Weights {
+    fn of(lowering: &Lowering<'_>) -> Self {
+        let target = lowering.target;
+        let stored = lowering.analysis.program.stored.iter().zip(&lowering.analysis.usages);
+        let bytes = stored.filter(|(_, usage)| !usage.repeats).map(|(stored, usage)| {
+            let real = stored.element().filter(|element| element.is_real() && element.bits() >= 16);
+            match real {
+                Some(element) => {
+                    let bits = u64::from(element.bits()).min(stored_bits(usage, target.precision));
+                    unsigned(usage.elements).saturating_mul(bits).div_ceil(8)
+                }
+                None => unsigned(usage.bytes),
+            }
+        });
+        Self {
+            stored: bytes.fold(0, u64::saturating_add),
+            trained: lowering.trained().map(|(elements, _)| elements as u64).fold(0, u64::saturating_add),
+        }
+    }
+
+    /// One for each trained weight, in the type of the weight.
+    fn gradients(self, target: &Target) -> u64 {
+        if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(gradient_bytes(target.precision)) }
+    }
+
+    /// State in fp32, and a master copy in fp32 where weights have 16 bits or fewer.
+    fn optimizer(self, target: &Target) -> u64 {
+        if target.mode == Mode::Infer || target.optimizer == Optimizer::None {
+            return 0;
+        }
+        let master = u64::from(target.precision.weight_bits() < 32);
+        self.trained.saturating_mul(4 * (target.optimizer.slots() + master))
+    }
+
+    /// Lists of intermediate results where the update is a few kernels over all weights: the denominator of the adaptive
+    /// optimizers.
+    fn update(self, target: &Target) -> u64 {
+        let adaptive = match target.optimizer {
+            Optimizer::None | Optimizer::Sgd | Optimizer::Momentum => 0,
+            _ => u64::from(target.runtime.update == Update::Grouped),
+        };
+        if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(4 * adaptive) }
+    }
+}
+
+fn unsigned(number: i128) -> u64 {
+    u64::try_from(number.max(0)).unwrap_or(u64::MAX)
+}
+
+/// Bits of a stored floating-point tensor: only weights take the target's precision, statistics and tables stay.
+fn stored_bits(usage: &Usage, precision: Compute) -> u64 {
+    match usage.kind {
+        Kind::Trainable => precision.weight_bits(),
+        Kind::Statistic | Kind::Constant | Kind::Other => 32,
+    }
+}
+
+fn gradient_bytes(precision: Compute) -> u64 {
+    if precision.weight_bits() < 32 { 2 } else { 4 }
+}
+
+/// Buffers of the collectives of several replicas.
+fn communication(weights: &Weights, target: &Target) -> u64 {
+    if target.replicas < 2 || target.mode == Mode::Infer {
+        return 0;
+    }
+    let gradients = weights.gradients(target);
+    let buckets = match target.strategy {
+        // Buckets of 25 MiB hold all gradients once more, unless gradients are views of them, which is not the default.
+        Strategy::Ddp => gradients,
+        // Small gradients are packed, large ones are reduced where they lie; one pack is alive at a time.
+        Strategy::Mirrored => gradients.min(PACK),
+        // Copies on their way.
+        Strategy::CentralStorage | Strategy::ParameterServer => gradients,
+    };
+    buckets.saturating_add(RING_BUFFERS)
+}
+
+/// A pack of `MirroredStrategy`: 32 MiB (`bytes_per_pack` of its collectives is set so for NCCL).
+const PACK: u64 = 32 << 20;
+
+/// Buffers of NCCL: 4 MiB for each of up to 16 channels and each direction.
+const RING_BUFFERS: u64 = 2 * 16 * (4 << 20);
+
+/// What the process holds before the first tensor.
+fn framework(target: &Target) -> u64 {
+    (target.runtime.memory.base_mib * 1_048_576.0) as u64
+}
+
+/// Scratch memory, and what the allocator holds beyond live tensors.
+struct Scratch {
+    low: u64,
+    middle: u64,
+    high: u64,
+}
+
+/// What cuBLAS takes once for a process and device, as PyTorch sets it: 8,519,680 bytes
+/// (pytorch/pytorch, `CUDABlas.cpp`, `:4096:2:16:8`).
+const PRODUCTS: u64 = 8_519_680;
+
+/// Scratch memory of the convolution that takes most, as a multiple of its input and output.
+const CONVOLUTION: f64 = 3.56;
+
+fn scratch(live: &Liveness, allocated: u64, target: &Target) -> Scratch {
+    let products = if live.multiplies { PRODUCTS } else { 0 };
+    let training = target.mode == Mode::Train;
+    let convolution = live.largest_convolution as f64;
+    let rounding = match target.runtime.memory.allocator {
+        Allocator::Caching | Allocator::BestFit => {
+            (allocated.next_multiple_of(2 << 20) - allocated) + live.tensors.saturating_mul(256)
+        }
+        Allocator::Planned => 0,
+    };
+    let gaps = 0.03 * live.peak.saved as f64 + 0.36 * live.largest_operation as f64;
+    let least = products.saturating_add(rounding);
+    let middle = if training { CONVOLUTION * convolution + gaps } else { convolution + 0.1 * gaps };
+    let most = if training { 2.0 * CONVOLUTION * convolution + 2.0 * gaps } else { CONVOLUTION * convolution + gaps };
+    Scratch {
+        low: least,
+        middle: least.saturating_add(middle as u64),
+        high: least.saturating_add(most as u64),
+    }
+}

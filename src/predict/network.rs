@@ -1,0 +1,208 @@
+//! A whole network on a target: kernels priced one by one, the host beside them, memory and replicas, summed to the
+//! numbers that people decide by.
+
+use std::collections::BTreeMap;
+
+use super::memory::{self, Memory};
+use super::replicas::{self, Exchange};
+use super::{Bound, roofline};
+use crate::analysis::{Analysis, Figures};
+use crate::engine::Mode;
+use crate::passes::lower::{Lowering, Schedule, lower};
+use crate::passes::sizes::Sizes;
+use crate::report::Interval;
+use crate::runtime::{Kernel, Pass};
+use crate::target::Target;
+
+/// What a network takes.
+#[derive(Clone, Debug, Default)]
+pub struct Estimate {
+    /// Time of a step and its parts.
+    pub time: StepTime,
+    /// By layer, in the order of [`Analysis::layers`].
+    pub layers: Vec<LayerEstimate>,
+    /// Memory of one device.
+    pub memory: Memory,
+    /// What replicas cost.
+    pub exchange: Exchange,
+    /// Layers whose kernels are not known: the time is a lower bound where there are any.
+    pub unknown: usize,
+}
+
+/// Time of a step, ms. The parts sum to `step.p50`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTime {
+    /// The whole step.
+    pub step: Interval,
+    /// Kernels of the forward pass.
+    pub forward: f64,
+    /// Kernels of the backward pass.
+    pub backward: f64,
+    /// Update of the weights.
+    pub optimizer: f64,
+    /// Gaps between kernels, and waiting for the host.
+    pub overhead: f64,
+    /// What the strategy adds to the last layer and its loss.
+    pub mirrored_loss: f64,
+    /// All-reduce that does not hide.
+    pub all_reduce_exposed: f64,
+    /// Waiting for input.
+    pub input_wait: f64,
+}
+
+/// What a layer takes in a step, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerEstimate {
+    /// Forward.
+    pub forward: f64,
+    /// Backward.
+    pub backward: f64,
+    /// Both together, with the gaps after its kernels.
+    pub both: Interval,
+    /// Launches in a step.
+    pub kernels: f64,
+    /// What limits most of its time; `None` where it launches nothing.
+    pub bound: Option<Bound>,
+    /// Bytes that it keeps for the backward pass and no earlier layer does.
+    pub saved_bytes: u64,
+    /// Operations of its products.
+    pub product_flops: f64,
+}
+
+/// Ends of the interval of a whole step as multiples of the middle: errors of layers do not cancel.
+const SPREAD: [f64; 2] = [0.6, 1.7];
+
+/// The same where the name of the device leaves open which board is meant.
+const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
+
+/// Predicts time and memory; `None` where a size that they depend on is not known.
+#[must_use]
+pub fn estimate(
+    analysis: &Analysis,
+    figures: &Figures,
+    values: &BTreeMap<String, i128>,
+    target: &Target,
+) -> Option<Estimate> {
+    if !figures.unbound.is_empty() {
+        return None;
+    }
+    let sizes = Sizes::of(&analysis.inference, values);
+    let operations = analysis.operations(target.attention);
+    let lowering = Lowering { analysis, operations, sizes: &sizes, figures, target };
+    let schedule = lower(&lowering);
+    let memory = memory::estimate(&lowering);
+    let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
+    estimate.layers = vec![LayerEstimate::default(); analysis.layers.len()];
+    estimate.time = time(&schedule, target, &mut estimate.layers);
+    estimate.exchange = replicas::exchange(&lowering, &estimate.time);
+    estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
+    estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
+    estimate.memory = memory;
+    for (layer, saved) in estimate.layers.iter_mut().zip(&estimate.memory.saved_by_layer) {
+        layer.saved_bytes = *saved;
+    }
+    estimate.time.input_wait = input_wait(&estimate.time, target);
+    estimate.time.sum(target);
+    Some(estimate)
+}
+
+/// The kernels that [`estimate`] prices; `None` where it is.
+#[must_use]
+pub fn schedule(
+    analysis: &Analysis,
+    figures: &Figures,
+    values: &BTreeMap<String, i128>,
+    target: &Target,
+) -> Option<Schedule> {
+    if !figures.unbound.is_empty() {
+        return None;
+    }
+    let sizes = Sizes::of(&analysis.inference, values);
+    let operations = analysis.operations(target.attention);
+    Some(lower(&Lowering { analysis, operations, sizes: &sizes, figures, target }))
+}
+
+impl StepTime {
+    /// The step as the sum of its parts, with its interval.
+    fn sum(&mut self, target: &Target) {
+        let p50 = self.without_wait() + self.input_wait;
+        let [low, high] = if target.uncertain { UNCERTAIN_SPREAD } else { SPREAD };
+        self.step = Interval { p10: p50 * low, p50, p90: p50 * high };
+    }
+
+    /// The step as if input were always there.
+    #[must_use]
+    pub fn without_wait(&self) -> f64 {
+        self.forward + self.backward + self.optimizer + self.overhead + self.mirrored_loss + self.all_reduce_exposed
+    }
+}
+
+/// What the step waits for input that loads while the device works.
+fn input_wait(time: &StepTime, target: &Target) -> f64 {
+    let samples = target.batch.unwrap_or(1) as f64 * f64::from(target.replicas);
+    let by_rate = target.input_samples_per_s.map_or(0.0, |rate| 1e3 * samples / rate);
+    let load = target.input_ms.unwrap_or(0.0).max(by_rate);
+    (load - time.without_wait()).max(0.0)
+}
+
+/// Times of all kernels of one device, by part and by layer.
+fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> StepTime {
+    let mut time = StepTime::default();
+    let overhead = target.runtime.overhead;
+    let gap = overhead.launch_us / 1e3;
+    let (mut launches, mut operators) = (0.0, 0.0);
+    for launch in &schedule.launches {
+        operators += launch.host_operators;
+        let Some(layer) = layers.get_mut(launch.layer) else { continue };
+        let mut by_bound = [0.0; 3];
+        for kernel in &launch.kernels {
+            let price = roofline::price(kernel, &target.device);
+            let one = price.time_ms;
+            let all = one.p50 * kernel.runs;
+            launches += kernel.runs;
+            if kernel.pass == Pass::Forward {
+                layer.forward += all;
+                time.forward += all;
+            } else {
+                layer.backward += all;
+                time.backward += all;
+            }
+            layer.both.p10 += one.p10 * kernel.runs;
+            layer.both.p50 += all;
+            layer.both.p90 += one.p90 * kernel.runs;
+            layer.kernels += kernel.runs;
+            if kernel.family.is_product() {
+                layer.product_flops += kernel.flops * kernel.runs;
+            }
+            if let Some(slot) = by_bound.get_mut(price.bound as usize) {
+                *slot += all;
+            }
+        }
+        layer.bound = dominant(by_bound);
+    }
+    let update = |kernel: &Kernel| (roofline::price(kernel, &target.device).time_ms.p50 * kernel.runs, kernel.runs);
+    for (ms, runs) in schedule.updates.iter().map(update) {
+        time.optimizer += ms;
+        launches += runs;
+    }
+    let device = time.forward + time.backward + time.optimizer + launches * gap;
+    let host = host_ms(schedule, target, operators);
+    // The host runs ahead of the device or the other way round; the slower one sets the pace.
+    time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + overhead.step_us / 1e3;
+    time
+}
+
+/// What the host needs to walk through a step, ms.
+fn host_ms(schedule: &Schedule, target: &Target, operators: f64) -> f64 {
+    let overhead = target.runtime.overhead;
+    let training = target.mode == Mode::Train;
+    let backward = if training { overhead.host_backward_us } else { 0.0 };
+    let updates = if training { schedule.updated_tensors as f64 * overhead.host_update_us } else { 0.0 };
+    (operators * (overhead.host_forward_us + backward) + updates) / 1e3
+}
+
+fn dominant(by_bound: [f64; 3]) -> Option<Bound> {
+    let bounds = [Bound::Compute, Bound::Memory, Bound::Launch];
+    let (bound, ms) = bounds.into_iter().zip(by_bound).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (ms > 0.0).then_some(bound)
+}

@@ -1,0 +1,173 @@
+//! What replicas add to a step: the exchange of gradients, and what a strategy adds to the last layer and its loss. The
+//! formulas are `docs/replicas.md`.
+
+use super::network::StepTime;
+use crate::device::{Device, Interconnect, Kind};
+use crate::engine::Mode;
+use crate::passes::lower::Lowering;
+use crate::target::{Compute, Strategy, Target};
+
+/// What replicas add to a step, ms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exchange {
+    /// Bytes of gradients that each replica exchanges.
+    pub gradient_bytes: f64,
+    /// Exchange of the gradients, hidden or not.
+    pub all_reduce_ms: f64,
+    /// What of it does not hide behind the backward pass.
+    pub exposed_ms: f64,
+    /// What the last layer, its loss and the mean over replicas cost above one device.
+    pub mirrored_loss_ms: f64,
+    /// What most of the exchange goes to.
+    pub bound: &'static str,
+}
+
+/// Bytes of gradients that PyTorch puts into one all-reduce.
+const BUCKET_BYTES: f64 = 25.0 * 1_048_576.0;
+
+/// What distributed data parallel adds to a step for each doubling, ms: hooks, and waiting for the slowest.
+const DDP_SYNC_MS: f64 = 0.35;
+
+/// What a step under TensorFlow's mirrored strategy adds for each doubling, ms: networks of a few hundred kilobytes take
+/// 1.6 to 1.75 ms longer on two replicas, whatever their batch.
+const MIRRORED_SYNC_MS: f64 = 1.6;
+
+/// What copying one weight tensor to all replicas costs on the host for each doubling, ms (`nn.DataParallel` takes 9 to
+/// 15 ms for a hundred).
+const COPY_TENSOR_MS: f64 = 0.12;
+
+/// Share of the nominal rate that collectives reach where nobody has measured the link.
+const REACHED: f64 = 0.75;
+
+/// Prices the exchange between replicas; all zero for one, and in inference, where replicas share nothing.
+#[must_use]
+pub fn exchange(lowering: &Lowering<'_>, time: &StepTime) -> Exchange {
+    let target = lowering.target;
+    if target.replicas < 2 || target.mode == Mode::Infer {
+        return Exchange { bound: "none", ..Exchange::default() };
+    }
+    let (elements, tensors) = lowering.trained_weights();
+    let bytes = elements * gradient_width(target.precision);
+    let link = Link::of(target);
+    let doublings = f64::from(target.replicas).log2();
+    let mut exchange = Exchange { gradient_bytes: bytes, ..Exchange::default() };
+    match target.strategy {
+        Strategy::Ddp => {
+            let buckets = (bytes / BUCKET_BYTES).ceil().max(1.0);
+            exchange.all_reduce_ms = link.all_reduce_ms(bytes, buckets);
+            // The last bucket is only full when the backward pass is over.
+            let hidden = (target.runtime.overlap * time.backward).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
+            exchange.exposed_ms = exchange.all_reduce_ms - hidden + DDP_SYNC_MS * doublings;
+            exchange.all_reduce_ms += DDP_SYNC_MS * doublings;
+        }
+        Strategy::Mirrored => {
+            // One packed all-reduce behind the backward pass.
+            exchange.all_reduce_ms = link.all_reduce_ms(bytes, 1.0);
+            let hidden = (target.runtime.overlap * time.backward).min(exchange.all_reduce_ms);
+            exchange.exposed_ms = exchange.all_reduce_ms - hidden;
+            // The loss of each replica is scaled by the replicas and summed over them: a number each.
+            exchange.mirrored_loss_ms = MIRRORED_SYNC_MS * doublings + link.all_reduce_ms(4.0, 1.0);
+        }
+        Strategy::CentralStorage => {
+            // Weights out to every replica, gradients back to the one that holds them.
+            exchange.all_reduce_ms =
+                2.0 * link.copy_ms(bytes) * doublings + COPY_TENSOR_MS * tensors as f64 * doublings;
+            exchange.exposed_ms = exchange.all_reduce_ms;
+        }
+        Strategy::ParameterServer => {
+            // As many servers as hosts: every replica of a host sends and fetches through its link.
+            let each = f64::from(target.replicas) / f64::from(target.hosts);
+            exchange.all_reduce_ms = 2.0 * link.copy_ms(bytes) * each;
+            exchange.exposed_ms = exchange.all_reduce_ms;
+        }
+    }
+    let moved = link.all_reduce_ms(bytes, 1.0) - link.all_reduce_ms(0.0, 1.0);
+    exchange.bound = if exchange.exposed_ms + exchange.mirrored_loss_ms < 0.02 * time.without_wait() {
+        "compute"
+    } else if moved >= 0.5 * (exchange.all_reduce_ms + exchange.mirrored_loss_ms) {
+        "interconnect"
+    } else {
+        "latency"
+    };
+    exchange
+}
+
+/// Bytes of a gradient on the wire.
+fn gradient_width(precision: Compute) -> f64 {
+    match precision {
+        Compute::Fp32 | Compute::Tf32 | Compute::Amp => 4.0,
+        Compute::Fp16 | Compute::Bf16 | Compute::Fp8 | Compute::Int8 => 2.0,
+    }
+}
+
+/// What a collective goes over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    replicas: f64,
+    /// Bytes a second that leave and reach a device at once, in 10⁹.
+    gb_s: f64,
+    /// What a step of the ring adds, µs.
+    latency_us: f64,
+}
+
+impl Link {
+    /// The slowest link that a ring over all replicas of a target passes.
+    #[must_use]
+    pub fn of(target: &Target) -> Self {
+        let per_host = target.replicas / target.hosts.max(1);
+        let inside = Self::inside(&target.device, target.interconnect, per_host, target.replicas);
+        match target.network.filter(|_| target.hosts > 1) {
+            None => inside,
+            Some(network) => {
+                let gb_s = network.all_reduce_gb_s.unwrap_or(network.gb_s * REACHED).min(inside.gb_s);
+                Self { gb_s, latency_us: network.latency_us.max(inside.latency_us), ..inside }
+            }
+        }
+    }
+
+    /// The link between the devices of a host.
+    fn inside(device: &Device, interconnect: &Interconnect, per_host: u32, replicas: u32) -> Self {
+        let own = device.links.interconnect == interconnect.id;
+        let bridged = device.links.bridge.as_deref() == Some(&interconnect.id);
+        let links = if own {
+            device.links.count
+        } else if bridged {
+            device.links.bridge_count
+        } else {
+            1
+        };
+        let nominal = interconnect.gb_s * f64::from(links.max(1));
+        let gb_s = match interconnect.kind {
+            // Direct traffic from card to card is for pairs of data center boards; the rest goes through the host.
+            Kind::Bus if per_host > 2 || !has_direct_access(device) => {
+                interconnect.through_host_gb_s.unwrap_or(nominal * 0.4)
+            }
+            // A server of eight is not a full mesh, and a link of few lanes is what a share of them is.
+            Kind::Mesh | Kind::Switch => {
+                let reached = interconnect.all_reduce_gb_s.unwrap_or(nominal * REACHED);
+                reached.min(nominal * 0.85).max(nominal * 0.3)
+            }
+            _ => interconnect.all_reduce_gb_s.unwrap_or(nominal * REACHED),
+        };
+        Self { replicas: f64::from(replicas), gb_s, latency_us: interconnect.latency_us }
+    }
+
+    /// An all-reduce of `bytes` in `parts`, ms: each device sends 2 (n − 1) / n of them, in 2 (n − 1) steps.
+    #[must_use]
+    pub fn all_reduce_ms(&self, bytes: f64, parts: f64) -> f64 {
+        let steps = 2.0 * (self.replicas - 1.0);
+        let sent = steps / self.replicas * bytes;
+        sent / (self.gb_s * 1e6) + parts * steps * self.latency_us / 1e3
+    }
+
+    /// A copy of `bytes` from one device to another, ms.
+    fn copy_ms(&self, bytes: f64) -> f64 {
+        bytes / (self.gb_s * 1e6) + self.latency_us / 1e3
+    }
+}
+
+/// Whether devices on a bus reach each other's memory without the host: data center boards since Volta.
+fn has_direct_access(device: &Device) -> bool {
+    let consumer = ["GeForce", "TITAN", "Titan"].iter().any(|word| device.name.contains(word));
+    device.has_tensor_cores() && !consumer
+}

@@ -1,0 +1,173 @@
+//! The part of the report that depends on a device: times, memory, replicas, and what is worth saying about them.
+
+use std::collections::BTreeMap;
+
+use super::build::batch;
+use super::totals::totals;
+use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
+use crate::analysis::{Analysis, Figures};
+use crate::assume::assume;
+use crate::diagnostics::Diagnostic;
+use crate::engine::{CheckOptions, Checked, Mode};
+use crate::predict::network::{Estimate, estimate, schedule};
+use crate::predict::roofline;
+use crate::target::{ChosenGpu, Context, Target, devices};
+
+/// What is known of a model before a device is chosen.
+pub(super) struct Pricing<'a> {
+    pub(super) checked: &'a Checked,
+    pub(super) analysis: &'a Analysis,
+    pub(super) figures: &'a Figures,
+    pub(super) values: &'a BTreeMap<String, i128>,
+    pub(super) options: &'a CheckOptions,
+}
+
+impl Pricing<'_> {
+    /// What is priced on a device, and what had to be assumed for it.
+    fn target(&self, gpu: &ChosenGpu) -> Option<(Target, Vec<Assumption>)> {
+        let context = Context {
+            analysis: self.analysis,
+            producer: self.checked.header.as_ref().map_or("", |header| &header.producer_name),
+            mode: self.options.mode,
+            batch: batch(self.analysis, self.values).and_then(|batch| u64::try_from(batch).ok()),
+        };
+        Target::resolve(&self.options.request, gpu, &context)
+    }
+
+    /// Fills in what holds for a device, and gives what there is to say about it.
+    pub(super) fn price(&self, gpu: &ChosenGpu, model: &mut Model) -> Vec<Diagnostic> {
+        let Some((target, assumptions)) = self.target(gpu) else { return Vec::new() };
+        model.assumptions.extend(assumptions);
+        describe(&target, model);
+        let Some(estimate) = estimate(self.analysis, self.figures, self.values, &target) else {
+            return Vec::new();
+        };
+        fill(&estimate, &target, model);
+        model.totals = totals(&self.options.request, &target, &estimate.time);
+        Vec::new()
+    }
+}
+
+/// What the figures hold for.
+fn describe(target: &Target, model: &mut Model) {
+    let several = target.replicas > 1;
+    let shown = &mut model.target;
+    shown.gpu = Some(target.device.id.clone());
+    shown.gpu_name = Some(target.device.name.clone());
+    shown.global_batch = target.global_batch().map(i128::from);
+    shown.precision = Some(target.precision.name().to_owned());
+    shown.optimizer = Some(target.optimizer.name().to_owned());
+    shown.runtime = Some(target.runtime.text(target.version));
+    shown.replicas = Some(target.replicas);
+    shown.hosts = Some(target.hosts);
+    shown.strategy = several.then(|| target.strategy.name().to_owned());
+    shown.interconnect = several.then(|| target.network.unwrap_or(target.interconnect).id.clone());
+}
+
+fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
+    let time = &estimate.time;
+    model.time_ms = Some(TimeMs {
+        step: time.step,
+        forward: time.forward,
+        backward: time.backward,
+        optimizer: time.optimizer,
+        overhead: time.overhead,
+        mirrored_loss: time.mirrored_loss,
+        all_reduce_exposed: time.all_reduce_exposed,
+        input_wait: time.input_wait,
+    });
+    let samples = target.global_batch().map(|batch| 1e3 * batch as f64 / time.step.p50);
+    model.throughput = Some(Throughput { samples_per_s: samples, tokens_per_s: None });
+    let memory = &estimate.memory;
+    let peak = memory.peak();
+    let [low, high] = memory.workspace_range;
+    let others = peak.saturating_sub(memory.workspace);
+    let interval = ByteInterval {
+        p10: others.saturating_add(low.min(memory.workspace)),
+        p50: peak,
+        p90: others.saturating_add(high.max(memory.workspace)),
+    };
+    let capacity = target.device.memory.visible_bytes() as u64;
+    model.memory_bytes = Some(MemoryBytes {
+        peak: interval,
+        peak_allocated: memory.allocated(),
+        peak_reserved: peak.saturating_sub(memory.framework),
+        parameters: memory.parameters,
+        gradients: memory.gradients,
+        optimizer: memory.optimizer,
+        saved_activations: memory.saved_activations,
+        transient: memory.transient,
+        workspace: memory.workspace,
+        communication: memory.communication,
+        kv_cache: memory.kv_cache,
+        framework: memory.framework,
+        capacity,
+        fits: if interval.p90 <= capacity {
+            Some(true)
+        } else if interval.p10 > capacity {
+            Some(false)
+        } else {
+            None
+        },
+        largest_batch: None,
+    });
+    if target.replicas > 1 {
+        let exchange = &estimate.exchange;
+        let alone = time.without_wait() - time.mirrored_loss - time.all_reduce_exposed;
+        let speedup = f64::from(target.replicas) * alone / time.without_wait();
+        model.replicas = Some(Replicas {
+            speedup,
+            efficiency: speedup / f64::from(target.replicas),
+            all_reduce_ms: exchange.all_reduce_ms,
+            mirrored_loss_ms: exchange.mirrored_loss_ms,
+            bound: exchange.bound.to_owned(),
+        });
+    }
+    let training = target.mode == Mode::Train;
+    for (layer, priced) in model.layers.iter_mut().zip(&estimate.layers) {
+        let both = priced.both;
+        layer.time_ms = Some(LayerTime {
+            forward: priced.forward,
+            backward: priced.backward,
+            p10: both.p10,
+            p50: both.p50,
+            p90: both.p90,
+        });
+        layer.share = (time.step.p50 > 0.0).then(|| both.p50 / time.step.p50);
+        layer.saved_bytes = Some(if training { i128::from(priced.saved_bytes) } else { 0 });
+        layer.bound = priced.bound.map(|bound| bound.name().to_owned());
+        layer.kernels = Some(priced.kernels.round() as u32);
+        layer.model = Some(roofline::MODEL.to_owned());
+        layer.in_domain = None;
+    }
+}
+
+/// The kernels of a step on each device, with their prices.
+pub(crate) fn kernels(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
+    for_each_gpu(analysis, checked, options, &|pricing, target| {
+        let schedule = schedule(analysis, pricing.figures, pricing.values, target)?;
+        Some(stages::kernels(analysis, &schedule, target))
+    })
+}
+
+/// Memory on each device, by parts and by layers.
+pub(crate) fn memory(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
+    for_each_gpu(analysis, checked, options, &|pricing, target| {
+        let estimate = estimate(analysis, pricing.figures, pricing.values, target)?;
+        Some(stages::memory(analysis, &estimate.memory, target))
+    })
+}
+
+/// The texts of all devices; nothing where sizes are not known, which a diagnostic says.
+fn for_each_gpu(
+    analysis: &Analysis,
+    checked: &Checked,
+    options: &CheckOptions,
+    text: &dyn Fn(&Pricing<'_>, &Target) -> Option<String>,
+) -> String {
+    let assumed = assume(&analysis.bound, options.mode);
+    let figures = analysis.at(&assumed.values);
+    let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
+    let of = |gpu: &ChosenGpu| pricing.target(gpu).and_then(|(target, _)| text(&pricing, &target));
+    devices(&options.request).iter().filter_map(of).collect::<Vec<_>>().join("\n")
+}
