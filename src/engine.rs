@@ -245,8 +245,7 @@ impl Checked {
     pub(crate) fn with_free_batch(&self, options: &CheckOptions) -> Option<&Analysis> {
         let given = self.analysis.as_ref()?;
         let batch = given.bound.batch.as_deref()?;
-        let is_free =
-            |analysis: &Analysis| analysis.bound.free.iter().any(|symbol| symbol.name() == batch);
+        let is_free = |analysis: &Analysis| analysis.bound.free.iter().any(|symbol| symbol.name() == batch);
         if is_free(given) {
             return Some(given);
         }
