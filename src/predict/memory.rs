@@ -145,7 +145,7 @@ impl Weights {
     fn update(self, target: &Target) -> u64 {
         let adaptive = match target.optimizer {
             Optimizer::None | Optimizer::Sgd | Optimizer::Momentum => 0,
-            _ => u64::from(target.runtime.update == Update::Grouped),
+            _ => u64::from((target.runtime.update)(target.version) == Update::Grouped),
         };
         if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(4 * adaptive) }
     }

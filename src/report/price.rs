@@ -8,6 +8,7 @@ use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Rep
 use crate::analysis::{Analysis, Figures};
 use crate::assume::assume;
 use crate::diagnostics::Diagnostic;
+use crate::diagnostics::lints::{LintCx, lint};
 use crate::engine::{CheckOptions, Checked, Mode};
 use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
@@ -45,7 +46,16 @@ impl Pricing<'_> {
         fill(&estimate, &target, model);
         model.bounds = Bounds::of(&model.layers);
         model.totals = totals(&self.options.request, &target, &estimate.time);
-        Vec::new()
+        lint(&LintCx {
+            checked: self.checked,
+            options: self.options,
+            analysis: self.analysis,
+            figures: self.figures,
+            values: self.values,
+            target: &target,
+            estimate: &estimate,
+            report: model,
+        })
     }
 }
 
