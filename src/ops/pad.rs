@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::axes::{self, Axes, Found};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, constant, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, constant, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
@@ -117,6 +117,16 @@ impl Operator for Pad {
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
         vec![cx.moved()]
+    }
+
+    /// Margins of constants need sizes only; those of elements need the input, as `PyTorch` writes it.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(0).when(!self.constant && cx.has_backward())
+    }
+
+    /// Without margins there is nothing to do: exporters write such nodes in front of pools.
+    fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {
+        matches!((cx.input(0), cx.output(0)), (Some(input), Some(output)) if input.dims == output.dims)
     }
 }
 

@@ -53,7 +53,8 @@ enum Keeps {
 fn keeps(name: &str) -> Keeps {
     match name {
         "Neg" | "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "BitwiseNot" | "IsNaN" | "IsInf" => Keeps::Nothing,
-        "Relu" | "Sigmoid" | "Tanh" | "Exp" | "Sqrt" | "Reciprocal" | "Tan" => Keeps::Output,
+        // Libraries let leaky units write in place, and their slope follows from the result too.
+        "Relu" | "LeakyRelu" | "Elu" | "Sigmoid" | "Tanh" | "Exp" | "Sqrt" | "Reciprocal" | "Tan" => Keeps::Output,
         "Softsign" => Keeps::InputAndDenominator,
         _ => Keeps::Input,
     }
