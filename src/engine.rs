@@ -1,6 +1,7 @@
 //! The engine: a file and options in, the report of one model out.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
@@ -105,7 +106,7 @@ pub struct Unreadable {
 /// When the file cannot be read. Bad content is a diagnostic of the report instead.
 pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<Vec<report::Model>, Unreadable> {
     let source = open(input, shown_path)?;
-    let (checked, _) = Checked::new(&source, options);
+    let checked = Checked::new(&source, options);
     Ok(report::build::models(&checked, &source, shown_path, options))
 }
 
@@ -120,7 +121,7 @@ pub fn emit(
     stage: Stage,
 ) -> Result<(String, Vec<report::Model>), Unreadable> {
     let source = open(input, shown_path)?;
-    let (checked, _) = Checked::new(&source, options);
+    let checked = Checked::new(&source, options);
     let text = match (&checked.analysis, stage) {
         (Some(analysis), Stage::Graph) => report::stages::graph(analysis),
         (Some(analysis), Stage::Shapes) => report::stages::shapes(analysis),
@@ -141,12 +142,12 @@ pub fn annotate(
     options: &CheckOptions,
 ) -> Result<(Option<Annotated>, report::Model), Unreadable> {
     let source = open(input, shown_path)?;
-    let (checked, definition) = Checked::new(&source, options);
+    let checked = Checked::new(&source, options);
     // The text is one; it shows the first device.
     let model = report::build::models(&checked, &source, shown_path, options).into_iter().next().unwrap_or_default();
-    let annotated = definition.map(|definition| {
+    let annotated = checked.definition.as_ref().map(|definition| {
         let analysis = checked.analysis.as_ref();
-        report::annotate::annotated(&definition, analysis, &checked.layout, options.mode, &model)
+        report::annotate::annotated(definition, analysis, &checked.layout, options.mode, &model)
     });
     Ok((annotated, model))
 }
@@ -171,6 +172,10 @@ pub(crate) struct Checked {
     /// Lines of the text of `annotate`.
     pub(crate) layout: Layout,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The model as it stands in the file.
+    definition: Option<Model>,
+    /// The analysis with a free batch, where the user bound it and something asks what other batches take.
+    free: OnceLock<Option<Analysis>>,
 }
 
 /// What the head of a file says.
@@ -183,25 +188,26 @@ pub(crate) struct Header {
 }
 
 impl Checked {
-    /// The file after all passes, and the model that stands in it.
-    fn new(source: &Source, options: &CheckOptions) -> (Self, Option<Model>) {
+    fn new(source: &Source, options: &CheckOptions) -> Self {
         let mut places = Places::default();
         let loaded = frontend::load(source, &mut places);
         let mut diagnostics = loaded.diagnostics;
         let Some(mut model) = loaded.model else {
-            let layout = Layout::default();
-            let checked = Self { format: loaded.format, header: None, analysis: None, places, layout, diagnostics };
-            return (checked, None);
+            return Self {
+                format: loaded.format,
+                header: None,
+                analysis: None,
+                places,
+                layout: Layout::default(),
+                diagnostics,
+                definition: None,
+                free: OnceLock::new(),
+            };
         };
         let mut files = ExternalFiles::new(source.folder.clone());
         diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
         let header = Header::of(&model);
-        let bindings = Bindings {
-            batch: options.batch,
-            dims: options.dims.clone(),
-            input_shapes: options.input_shapes.clone(),
-            inputs: options.inputs.clone(),
-        };
+        let bindings = bindings(options);
         let frozen = globs(&options.frozen);
         let mut analysis = Analysis::new(&model, places, &bindings, &|key| frozen.is_match(key));
         if analysis.bound.rebound.is_some() {
@@ -222,12 +228,51 @@ impl Checked {
         let too_many = diagnostics.iter().any(|diagnostic| diagnostic.code == Code::TooManyNodes);
         let (analysis, places) =
             if too_many { (None, analysis.program.places) } else { (Some(analysis), Places::default()) };
-        let checked = Self { format: loaded.format, header: Some(header), analysis, places, layout, diagnostics };
-        (checked, Some(model))
+        Self {
+            format: loaded.format,
+            header: Some(header),
+            analysis,
+            places,
+            layout,
+            diagnostics,
+            definition: Some(model),
+            free: OnceLock::new(),
+        }
+    }
+
+    /// The analysis with the batch free, made again where the user bound it; `None` where the file or the shape of an
+    /// input fixes it. Its places say nothing.
+    pub(crate) fn with_free_batch(&self, options: &CheckOptions) -> Option<&Analysis> {
+        let given = self.analysis.as_ref()?;
+        let batch = given.bound.batch.as_deref()?;
+        let is_free =
+            |analysis: &Analysis| analysis.bound.free.iter().any(|symbol| symbol.name() == batch);
+        if is_free(given) {
+            return Some(given);
+        }
+        let again = || {
+            let mut bindings = Bindings { batch: None, ..bindings(options) };
+            bindings.dims.retain(|(name, _)| name != batch);
+            let frozen = globs(&options.frozen);
+            let definition = self.definition.as_ref()?;
+            let analysis = Analysis::new(definition, Places::default(), &bindings, &|key| frozen.is_match(key));
+            is_free(&analysis).then_some(analysis)
+        };
+        self.free.get_or_init(again).as_ref()
     }
 
     pub(crate) fn places(&self) -> &Places {
         self.analysis.as_ref().map_or(&self.places, |analysis| &analysis.program.places)
+    }
+}
+
+/// What the user says of free dims.
+fn bindings(options: &CheckOptions) -> Bindings {
+    Bindings {
+        batch: options.batch,
+        dims: options.dims.clone(),
+        input_shapes: options.input_shapes.clone(),
+        inputs: options.inputs.clone(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use dlcost::diagnostics::{Code, Level};
 use dlcost::engine::{self, CheckOptions, Input};
-use dlcost::options;
+use dlcost::options::{self, target};
 use dlcost::report::Finding;
 
 /// A fenced block.
@@ -53,6 +53,14 @@ fn check_options(text: &str) -> CheckOptions {
             "--dim" => check.dims.push(options::dim(value).unwrap()),
             "--input-shape" => check.input_shapes.push(options::input_shape(value).unwrap()),
             "--input" => check.inputs.push(options::input(value, Path::new("")).unwrap()),
+            "--gpu" => {
+                let name = target::gpu(value, Path::new("")).unwrap();
+                check.request.gpus = dlcost::target::choose(&[name], &[]).unwrap();
+            }
+            "--precision" => check.request.precision = Some(target::precision(value).unwrap()),
+            "--optimizer" => check.request.optimizer = Some(target::optimizer(value).unwrap()),
+            "--replicas" => check.request.replicas = Some(target::replicas(value).unwrap()),
+            "--strategy" => check.request.strategy = Some(target::strategy(value).unwrap()),
             other => panic!("{other} is not known here"),
         }
     }

@@ -118,6 +118,18 @@ codes! {
     DeclaredSymbolDiffers "0316" "declared-symbol-differs" Note "the file names a dim otherwise than computed";
     CostAtBound "0401" "cost-at-bound" Note "part of the cost rests on upper bounds";
     NotCounted "0402" "not-counted" Warning "some nodes have no cost, so totals are lower bounds";
+    OutOfMemory "0501" "out-of-memory" Error "the device has less memory than the model needs";
+    BatchNormFolded "0502" "batch-norm-folded" Warning "a model to be trained has lost its batch normalisation";
+    EmbeddingDominates "0503" "embedding-dominates" Note "most parameters are embedding tables with dense gradients";
+    QuadraticAttention "0504" "quadratic-attention" Note "attention over long sequences takes much of time or memory";
+    ReplicasDoNotPay "0601" "replicas-do-not-pay" Warning "several replicas do little more than one";
+    MirroredLossDominates "0602" "mirrored-loss-dominates" Note "the loss over mirrored replicas takes much of the step";
+    LaunchBound "0701" "launch-bound" Warning "most of the time goes into launching kernels";
+    SmallBatch "0702" "small-batch" Note "a larger batch would use the device far better";
+    Fp32OnTensorCores "0703" "fp32-on-tensor-cores" Warning "most of the time is fp32 work that tensor cores could do";
+    MisalignedChannels "0704" "misaligned-channels" Warning "sizes of weights do not fit tensor cores";
+    SlowHalfPrecision "0705" "slow-half-precision" Warning "16 bits were chosen on a card that is not faster with them";
+    OptimizerDominates "0706" "optimizer-dominates" Note "the update of the weights takes much of the step";
 }
 
 impl Code {

@@ -1,6 +1,7 @@
 //! Diagnostics: what is found on the way, with codes, levels and places. Raised anywhere, sorted and printed once.
 
 pub mod code;
+pub(crate) mod lints;
 pub mod selector;
 
 pub use code::{Code, Level};

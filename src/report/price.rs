@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::build::batch;
 use super::totals::totals;
-use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
+use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
 use crate::analysis::{Analysis, Figures};
 use crate::assume::assume;
 use crate::diagnostics::Diagnostic;
+use crate::diagnostics::lints::{LintCx, lint};
 use crate::engine::{CheckOptions, Checked, Mode};
 use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
@@ -43,8 +44,18 @@ impl Pricing<'_> {
             return Vec::new();
         };
         fill(&estimate, &target, model);
+        model.bounds = Bounds::of(&model.layers);
         model.totals = totals(&self.options.request, &target, &estimate.time);
-        Vec::new()
+        lint(&LintCx {
+            checked: self.checked,
+            options: self.options,
+            analysis: self.analysis,
+            figures: self.figures,
+            values: self.values,
+            target: &target,
+            estimate: &estimate,
+            report: model,
+        })
     }
 }
 

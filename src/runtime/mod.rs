@@ -34,9 +34,9 @@ pub struct Runtime {
     /// Library of products and convolutions.
     pub library: Library,
     /// How weights are updated.
-    pub update: Update,
+    pub update: fn(Option<Version>) -> Update,
     /// Times that do not depend on sizes.
-    pub overhead: Overhead,
+    pub overhead: fn(Option<Version>) -> Overhead,
     /// Memory that does not depend on the model.
     pub memory: Allocation,
     /// How replicas work together where nothing else is said.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fuse::Group;
 use super::{Class, Item, Launch, Lowering};
+use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ir::hash::HashSet;
 use crate::ops::work::Work;
@@ -60,7 +61,7 @@ fn copy(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
     let mut kernel = lowering.kernel(item, &work, Pass::Forward);
     (kernel.bytes_read, kernel.bytes_written) = (bytes, bytes);
     launch.kernels.push(kernel);
-    let train = lowering.target.mode == crate::engine::Mode::Train;
+    let train = lowering.target.mode == Mode::Train;
     let input = item.operation.inputs.first().copied().flatten();
     if train && input.is_some_and(|input| lowering.needs_gradient(input)) {
         launch.kernels.push(crate::runtime::Kernel { pass: Pass::Backward, ..kernel });
@@ -119,15 +120,13 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
         .find(|member| matches!(member.class, Class::Product))
         .or_else(|| members.iter().find(|member| matches!(member.class, Class::Rows | Class::BatchNorm)))
         .unwrap_or(first);
+    // Statistics over the batch need a walk of their own before the elements are used.
+    let walks = if main.class == Class::BatchNorm && lowering.target.mode == Mode::Train { 2.0 } else { 1.0 };
     let flops = |works: &mut dyn Iterator<Item = f64>| works.sum::<f64>();
     if let Some(work) = main.forward.first() {
         let mut kernel = lowering.kernel(main, work, Pass::Forward);
         kernel.flops = flops(&mut members.iter().flat_map(|member| &member.forward).map(|work| work.flops));
-        (kernel.bytes_read, kernel.bytes_written) = (reads, writes);
-        // Statistics need a first walk over the input.
-        if main.class == Class::BatchNorm && lowering.target.mode == crate::engine::Mode::Train {
-            kernel.bytes_read += reads;
-        }
+        (kernel.bytes_read, kernel.bytes_written) = (reads * walks, writes);
         launch.kernels.push(kernel);
     }
     let backwards = || members.iter().flat_map(|member| &member.backward);
@@ -147,7 +146,7 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
         let mut kept: Vec<TensorId> = kept.copied().collect();
         kept.sort_unstable();
         let gradients = read.iter().copied().filter(|&tensor| lowering.needs_gradient(tensor));
-        kernel.bytes_read = gradients_in + sum(&mut kept.into_iter()) + extra;
+        kernel.bytes_read = (gradients_in + sum(&mut kept.into_iter())) * walks + extra;
         kernel.bytes_written = sum(&mut gradients.collect::<Vec<_>>().into_iter());
         launch.kernels.push(kernel);
     }

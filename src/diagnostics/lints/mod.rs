@@ -1,0 +1,239 @@
+//! Lints: what is worth saying of a model on a target once its time and memory are known. One file each; the page of a
+//! lint lies with those of all other codes.
+//!
+//! A lint says what it costs and what the next command would change, with numbers: it prices the target again with one
+//! thing changed ([`LintCx::what_if`], [`LintCx::at_batch`]). That is done where the lint has something to say, never on
+//! the way there.
+
+mod batch_norm_folded;
+mod embedding_dominates;
+mod fp32_on_tensor_cores;
+mod launch_bound;
+mod mirrored_loss_dominates;
+mod misaligned_channels;
+mod optimizer_dominates;
+mod out_of_memory;
+mod quadratic_attention;
+mod replicas_do_not_pay;
+mod say;
+mod slow_half_precision;
+mod small_batch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Diagnostic, Level};
+use crate::analysis::{Analysis, Figures};
+use crate::device::Precision;
+use crate::engine::{CheckOptions, Checked, Mode};
+use crate::ir::graph::Node;
+use crate::predict::Bound;
+use crate::predict::network::{Estimate, LayerEstimate, estimate};
+use crate::report::Model;
+use crate::target::{Compute, Target};
+
+/// What lints look at.
+#[derive(Clone, Copy)]
+pub(crate) struct LintCx<'a> {
+    /// The file.
+    pub(crate) checked: &'a Checked,
+    /// What was asked for.
+    pub(crate) options: &'a CheckOptions,
+    /// The model.
+    pub(crate) analysis: &'a Analysis,
+    /// Figures of layers.
+    pub(crate) figures: &'a Figures,
+    /// Values of the free dims.
+    pub(crate) values: &'a BTreeMap<String, i128>,
+    /// What it was priced for.
+    pub(crate) target: &'a Target,
+    /// What it takes.
+    pub(crate) estimate: &'a Estimate,
+    /// The entry of the report that this is said of, with all numbers of the target filled in.
+    pub(crate) report: &'a Model,
+}
+
+/// A lint: `None` where there is nothing to say.
+type Lint = fn(&LintCx<'_>) -> Option<Diagnostic>;
+
+/// Lints that hold whatever the device.
+const ABOUT_THE_MODEL: &[Lint] = &[batch_norm_folded::check, embedding_dominates::check];
+
+/// Lints that hold for the device.
+const ABOUT_THE_DEVICE: &[Lint] = &[
+    out_of_memory::check,
+    quadratic_attention::check,
+    replicas_do_not_pay::check,
+    mirrored_loss_dominates::check,
+    launch_bound::check,
+    small_batch::check,
+    fp32_on_tensor_cores::check,
+    misaligned_channels::check,
+    slow_half_precision::check,
+    optimizer_dominates::check,
+];
+
+/// All that there is to say.
+#[must_use]
+pub(crate) fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = ABOUT_THE_MODEL.iter().filter_map(|lint| lint(cx)).collect();
+    // Nobody cares how fast something is that does not run at all.
+    let impossible = cx.report.memory_bytes.is_some_and(|memory| memory.fits == Some(false));
+    let of_device: &[Lint] = if impossible { &[out_of_memory::check] } else { ABOUT_THE_DEVICE };
+    let mut of_device: Vec<Diagnostic> = of_device.iter().filter_map(|lint| lint(cx)).collect();
+    if cx.options.request.gpus.is_empty() {
+        // A finding about a card that nobody asked for must not break a build.
+        for diagnostic in &mut of_device {
+            diagnostic.level = match diagnostic.level {
+                Level::Error => Level::Warning,
+                Level::Warning | Level::Note => Level::Note,
+            };
+        }
+    }
+    found.append(&mut of_device);
+    found
+}
+
+impl<'a> LintCx<'a> {
+    /// The estimate with the target changed.
+    fn what_if(&self, change: impl FnOnce(&mut Target)) -> Option<Estimate> {
+        let mut target = self.target.clone();
+        change(&mut target);
+        estimate(self.analysis, self.figures, self.values, &target)
+    }
+
+    /// The estimate in another precision.
+    fn in_precision(&self, precision: Compute) -> Option<Estimate> {
+        self.what_if(|target| {
+            target.precision = precision;
+            target.precision_is_given = true;
+        })
+    }
+
+    /// The estimate for another batch per replica; `None` where the file or the shape of an input fixes it.
+    fn at_batch(&self, batch: u64) -> Option<Estimate> {
+        let free = self.checked.with_free_batch(self.options)?;
+        let symbol = free.bound.batch.as_deref()?;
+        let mut values = self.values.clone();
+        values.insert(symbol.to_owned(), i128::from(batch));
+        let mut target = self.target.clone();
+        target.batch = Some(batch);
+        estimate(free, &free.at(&values), &values, &target)
+    }
+
+    /// The estimate for another value of a free dim that is not the batch.
+    fn at_dim(&self, symbol: &str, value: i128) -> Option<Estimate> {
+        let mut values = self.values.clone();
+        *values.get_mut(symbol)? = value;
+        estimate(self.analysis, &self.analysis.at(&values), &values, self.target)
+    }
+
+    /// Whether something was assumed for an option.
+    fn is_assumed(&self, option: &str) -> bool {
+        self.report.assumptions.iter().any(|assumption| assumption.key == option)
+    }
+
+    fn trains(&self) -> bool {
+        self.target.mode == Mode::Train
+    }
+
+    /// What a run of the model is called.
+    fn run(&self) -> &'static str {
+        if self.trains() { "step" } else { "run" }
+    }
+
+    fn device(&self) -> &'a str {
+        &self.target.device.name
+    }
+
+    /// The node of a layer, by the layer's index.
+    fn node(&self, layer: usize) -> Option<&'a Node> {
+        self.analysis.node(self.analysis.layers.get(layer)?)
+    }
+
+    /// Layers with what they take.
+    fn layers(&self) -> impl Iterator<Item = (usize, &'a LayerEstimate)> {
+        self.estimate.layers.iter().enumerate()
+    }
+
+    /// Whether a memory's upper end fits the target's device.
+    fn fits(&self, estimate: &Estimate) -> bool {
+        upper_end(estimate) as f64 <= self.target.device.memory.visible_bytes()
+    }
+
+    /// What the products of a layer are computed in; `None` where it has none, or quantised ones.
+    fn product_precision(&self, layer: usize) -> Option<Precision> {
+        let node = self.node(layer)?;
+        let has_products = self.estimate.layers.get(layer)?.product_flops > 0.0;
+        let quantised = node.op.contains("QLinear") || node.op.contains("Integer");
+        if !has_products || quantised {
+            return None;
+        }
+        let target = self.target;
+        Some(match target.precision {
+            // Left to the runtime, which decides for convolutions and other products apart.
+            Compute::Tf32 if !target.precision_is_given => {
+                target.runtime.fp32_becomes(target.version, &target.device, node.op.starts_with("Conv"))
+            }
+            given => given.product(),
+        })
+    }
+}
+
+/// Kernels of both passes of a layer, ms.
+fn layer_ms(layer: &LayerEstimate) -> f64 {
+    layer.forward + layer.backward
+}
+
+/// Kernels of both passes, ms.
+fn kernels_ms(estimate: &Estimate) -> f64 {
+    estimate.time.forward + estimate.time.backward
+}
+
+/// The step as if input were always there, ms: no lint blames the device for slow input.
+fn step_ms(estimate: &Estimate) -> f64 {
+    estimate.time.without_wait()
+}
+
+/// Samples that a replica does in a second.
+fn samples_per_s(estimate: &Estimate, batch: u64) -> f64 {
+    1e3 * batch as f64 / step_ms(estimate)
+}
+
+/// The upper end of the memory that is needed, bytes.
+fn upper_end(estimate: &Estimate) -> u64 {
+    let [_, high] = estimate.memory.ends();
+    high
+}
+
+/// Share of what a device does in a step that goes into launching kernels, whatever they compute: gaps, the host, and
+/// kernels that are too small to be limited by anything else.
+fn launch_share(estimate: &Estimate) -> f64 {
+    let time = &estimate.time;
+    let small: f64 =
+        estimate.layers.iter().filter(|layer| layer.bound == Some(Bound::Launch)).map(layer_ms).sum();
+    share(time.overhead + small, kernels_ms(estimate) + time.optimizer + time.overhead)
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The same target on another device.
+fn on_device(target: &mut Target, device: &crate::device::Device) {
+    target.device = Arc::new(device.clone());
+}
+
+/// Texts that are there, as a list with `;` between them.
+fn joined(parts: impl IntoIterator<Item = Option<String>>) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+impl Diagnostic {
+    /// Sets the help text where there is one.
+    fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.help = help.or(self.help);
+        self
+    }
+}

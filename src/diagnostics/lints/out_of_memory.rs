@@ -1,0 +1,129 @@
+//! `out-of-memory`: the step needs more than the device has, or may need it.
+
+use super::{LintCx, joined, on_device, say, step_ms, upper_end};
+use crate::device::{Device, catalogue};
+use crate::diagnostics::{Code, Diagnostic, Level};
+use crate::predict::network::Estimate;
+use crate::report::MemoryBytes;
+use crate::target::{Compute, Recompute};
+
+pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
+    let memory = cx.report.memory_bytes.as_ref()?;
+    if memory.capacity == 0 || memory.fits == Some(true) {
+        return None;
+    }
+    let (name, largest) = largest_part(memory);
+    let (device, capacity, run) = (cx.device(), say::bytes(memory.capacity), cx.run());
+    let most = format!("most of it is {name}, {}", say::bytes(largest));
+    let diagnostic = if memory.fits == Some(false) {
+        let short = say::bytes(memory.peak.p50.saturating_sub(memory.capacity));
+        let needed = say::bytes(memory.peak.p50);
+        let message =
+            format!("a {run} needs {needed} and the {device} has {capacity}, so {short} are missing; {most}");
+        Diagnostic::new(Code::OutOfMemory, message)
+            .note("no setting of the allocator helps: live tensors alone, and what the libraries must have, are too many")
+    } else {
+        let (low, high) = (say::bytes(memory.peak.p10), say::bytes(memory.peak.p90));
+        let message = format!(
+            "a {run} needs between {low} and {high} and the {device} has {capacity}: whether it fits depends on the \
+             workspace that libraries take; {most}"
+        );
+        Diagnostic::new(Code::OutOfMemory, message).level(Level::Warning)
+    };
+    Some(diagnostic.maybe_help(help(cx, memory)))
+}
+
+/// The largest part at the peak, and its bytes.
+fn largest_part(memory: &MemoryBytes) -> (&'static str, u64) {
+    let parts = [
+        ("what the framework holds", memory.framework),
+        ("buffers of collectives", memory.communication),
+        ("workspace", memory.workspace),
+        ("tensors between layers", memory.transient),
+        ("the cache of keys and values", memory.kv_cache),
+        ("state of the optimizer", memory.optimizer),
+        ("gradients", memory.gradients),
+        ("parameters", memory.parameters),
+        ("activations kept for the backward pass", memory.saved_activations),
+    ];
+    parts.into_iter().max_by_key(|(_, bytes)| *bytes).unwrap_or(("workspace", 0))
+}
+
+/// What makes it fit, cheapest change first.
+fn help(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
+    let batch = match (memory.largest_batch, cx.target.batch) {
+        (Some(0), _) => Some("no batch fits, not even 1".to_owned()),
+        (Some(largest), Some(batch)) if largest < batch => Some(format!("--batch {largest} fits")),
+        _ => None,
+    };
+    let precision = half_precision(cx);
+    let half = precision.and_then(|precision| Some((precision, cx.in_precision(precision)?)));
+    let recompute = cx.trains() && cx.target.recompute == Recompute::None;
+    let kept = recompute.then(|| cx.what_if(|target| target.recompute = Recompute::Sqrt)).flatten();
+    let mut both = None;
+    let fits = |estimate: &Estimate| cx.fits(estimate);
+    let apart = half.as_ref().is_some_and(|(_, estimate)| fits(estimate)) || kept.as_ref().is_some_and(fits);
+    if let (Some(precision), true, false) = (precision, recompute, apart) {
+        both = cx
+            .what_if(|target| {
+                (target.precision, target.precision_is_given) = (precision, true);
+                target.recompute = Recompute::Sqrt;
+            })
+            .filter(fits)
+            .and_then(|estimate| changed(cx, &format!("--precision {} --recompute sqrt", precision.name()), &estimate));
+    }
+    joined([
+        batch,
+        half.and_then(|(precision, estimate)| changed(cx, &format!("--precision {}", precision.name()), &estimate)),
+        kept.and_then(|estimate| changed(cx, "--recompute sqrt", &estimate)),
+        both,
+        larger_card(cx, memory),
+    ])
+}
+
+/// The precision of half the width, where there is one.
+fn half_precision(cx: &LintCx<'_>) -> Option<Compute> {
+    let wide = matches!(cx.target.precision, Compute::Fp32 | Compute::Tf32);
+    wide.then_some(if cx.trains() { Compute::Amp } else { Compute::Fp16 })
+}
+
+/// What an option changes, where it saves a twentieth at least.
+fn changed(cx: &LintCx<'_>, option: &str, estimate: &Estimate) -> Option<String> {
+    let (before, after) = (upper_end(cx.estimate), upper_end(estimate));
+    if after as f64 > 0.95 * before as f64 {
+        return None;
+    }
+    let needed = say::bytes(estimate.memory.peak());
+    let verdict = if cx.fits(estimate) { "fits" } else { "is not enough" };
+    let (step, now) = (step_ms(estimate), step_ms(cx.estimate));
+    let time = if step > 1.05 * now {
+        format!(", at {} a {} instead of {}", say::ms(step), cx.run(), say::ms(now))
+    } else {
+        String::new()
+    };
+    Some(format!("{option} needs {needed} and {verdict}{time}"))
+}
+
+/// The smallest card that is large enough: of the same chip, else of the same maker.
+fn larger_card(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
+    let own = &cx.target.device;
+    let enough = |device: &&Device| device.memory.visible_bytes() >= memory.peak.p90 as f64;
+    let cards = || catalogue().devices().iter().filter(enough).filter(|device| is_peer(own, device));
+    let smallest = |left: &&Device, right: &&Device| {
+        let size = left.memory.visible_gib.total_cmp(&right.memory.visible_gib);
+        size.then(right.memory.gb_s.total_cmp(&left.memory.gb_s)).then(left.id.cmp(&right.id))
+    };
+    let same_chip = cards().filter(|device| device.board.chip == own.board.chip).min_by(smallest);
+    let Some(card) = same_chip.or_else(|| cards().min_by(smallest)) else {
+        return Some("no single card of the catalogue has as much memory".to_owned());
+    };
+    let time = cx.what_if(|target| on_device(target, card)).map(|estimate| say::ms(step_ms(&estimate)));
+    let time = time.map_or_else(String::new, |time| format!(", {time} a {}", cx.run()));
+    Some(format!("--gpu {} has {}{time}", card.id, say::about_bytes(card.memory.visible_bytes())))
+}
+
+/// Whether a card can take the place of another: of the same maker, and no board for embedded use.
+fn is_peer(own: &Device, other: &Device) -> bool {
+    let amd = |device: &Device| ["rdna", "cdna", "gcn", "vega"].iter().any(|word| device.board.architecture.starts_with(word));
+    amd(own) == amd(other) && !other.id.starts_with("jetson")
+}
