@@ -66,6 +66,13 @@ impl Memory {
         let [low, high] = self.workspace_range;
         [low.min(self.workspace), high.max(self.workspace)].map(|workspace| others.saturating_add(workspace))
     }
+
+    /// What a device must have for the step to fit whatever the libraries take.
+    #[must_use]
+    pub fn upper_end(&self) -> u64 {
+        let [_, high] = self.ends();
+        high
+    }
 }
 
 /// Memory of a target.
