@@ -496,12 +496,12 @@ impl<'a> Composer<'a> {
         let before = (query, key);
         let query = self.without_scale(query, &mut absorbed);
         let key = self.without_scale(key, &mut absorbed);
-        // Exporters scale both sides where the model calls the framework's own attention. Its fused kernels take samples ×
-        // heads × rows × size, and no mask that is trained; a model's own arithmetic with a trained mask stays as it is.
+        // Exporters scale both sides where the model calls the framework's own attention, whose fused kernels take samples
+        // × heads × rows × size. A model's own arithmetic with a trained mask stays as it is.
         let called = before.0 != query && before.1 != key;
         let is_trained = |tensor: TensorId| self.analysis.needs_gradient.get(tensor.0 as usize) == Some(&true);
-        let over_channels = self.ends_in_another_axis(query);
-        if mask.is_some_and(is_trained) || over_channels || (called && self.rank(query) != Some(4)) {
+        let stays = if called { self.rank(query) != Some(4) } else { mask.is_some_and(is_trained) };
+        if stays || self.ends_in_another_axis(query) {
             return None;
         }
         absorbed.sort_unstable();

@@ -103,6 +103,7 @@ pub(super) fn follow(walk: &Walk, clock: &Clock, training: bool) -> Liveness {
     let starts = starts(walk);
     let crosses = crossings(walk, clock);
     let mut liveness = Liveness::default();
+    let (mut given, mut given_back) = (0_u64, 0_u64);
     let mut keep = |from: usize, to: usize, keeper: u32, bytes: u64, liveness: &mut Liveness| {
         saved.add(from, to, bytes);
         liveness.saved = liveness.saved.saturating_add(bytes);
@@ -113,7 +114,10 @@ pub(super) fn follow(walk: &Walk, clock: &Clock, training: bool) -> Liveness {
         let (made, read) = (storage.made as usize, storage.last_read as usize);
         match (storage.source, storage.keeper.filter(|_| training)) {
             (Source::Stored | Source::Nothing, _) => {}
-            (Source::Cache, _) => liveness.cache = liveness.cache.saturating_add(bytes),
+            (Source::Cache, _) => {
+                let sum = if storage.is_output { &mut given_back } else { &mut given };
+                *sum = sum.saturating_add(bytes);
+            }
             (Source::Input, Some(keeper)) => keep(0, clock.last(), keeper, bytes, &mut liveness),
             // The caller holds its batch for the whole step in training.
             (Source::Input, None) => other.add(0, if training { clock.last() } else { read }, bytes),
@@ -138,6 +142,8 @@ pub(super) fn follow(walk: &Walk, clock: &Clock, training: bool) -> Liveness {
             }
         }
     }
+    // A cache grows layer by layer: the old part of a layer goes when the new one is there.
+    liveness.cache = given.max(given_back);
     for (index, step) in walk.steps.iter().enumerate() {
         liveness.largest_operation = liveness.largest_operation.max(step.touched);
         if step.is_convolution {
