@@ -170,6 +170,7 @@ impl<'a> Walker<'_, 'a> {
             let Some(tensor) = *input else { continue };
             let Some(storage) = self.storage(tensor) else { continue };
             found.reads.push(storage);
+            self.cast_weight(tensor, storage, casting);
             if let Some(storage) = self.walk.storages.get_mut(storage as usize) {
                 storage.last_read = step;
                 if needs && cx.has_backward() {
@@ -340,11 +341,10 @@ impl<'a> Walker<'_, 'a> {
                 Casting::Full => 32,
                 Casting::Widest => bits,
             };
-            if wanted != bits && source == Source::Stored {
-                if wanted < bits {
-                    return Some(self.weight_copy(input, sized));
-                }
-            } else if wanted != bits {
+            if wanted < bits && source == Source::Stored {
+                return Some(self.weight_copy(input, sized));
+            }
+            if wanted != bits && source != Source::Stored {
                 return Some(self.copy(sized.elements(), wanted, step));
             }
         }
@@ -385,6 +385,17 @@ impl<'a> Walker<'_, 'a> {
         let storage = self.new_storage(elements, bits, Source::Step);
         step.makes.push(storage);
         storage
+    }
+
+    /// Casts a weight for a product; the copy stays until the forward pass ends, for whoever reads the weight again.
+    fn cast_weight(&mut self, weight: TensorId, storage: u32, casting: Casting) {
+        let stored = self.walk.storages.get(storage as usize).filter(|found| found.source == Source::Stored);
+        let sized = self.lowering.sizes.get(weight).filter(|sized| sized.element.is_real());
+        if let (true, Casting::Half, Some(stored), Some(sized)) = (self.casts, casting, stored, sized)
+            && stored.bits > 16
+        {
+            self.weight_copy(weight, sized);
+        }
     }
 
     fn weight_copy(&mut self, weight: TensorId, sized: Sized<'_>) -> u32 {

@@ -121,7 +121,11 @@ pub(super) fn follow(walk: &Walk, clock: &Clock, training: bool) -> Liveness {
             (Source::Input, Some(keeper)) => keep(0, clock.last(), keeper, bytes, &mut liveness),
             // The caller holds its batch for the whole step in training.
             (Source::Input, None) => other.add(0, if training { clock.last() } else { read }, bytes),
-            (Source::WeightCopy, Some(keeper)) => other.add(start, clock.back(keeper as usize), bytes),
+            (Source::WeightCopy, keeper) => {
+                let last = walk.steps.len().saturating_sub(1);
+                let end = keeper.map_or(last, |keeper| clock.back(keeper as usize));
+                other.add(start, end, bytes);
+            }
             (_, keeper) => {
                 if let Some(reader) = crosses {
                     keep(start, clock.back(reader as usize), reader, bytes, &mut liveness);
