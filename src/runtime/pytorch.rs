@@ -14,12 +14,13 @@ pub(super) static PYTORCH: Runtime = Runtime {
     tf32,
     layout: |_| Layout::ChannelsFirst,
     library: Library::Vendor,
+    turns_filters: false,
     update: |version| if is_first_generation(version) { Update::PerTensor } else { Update::Grouped },
     overhead: |version| Overhead {
         launch_us: 1.5,
         // Convolutional networks of few samples take 28 to 40 µs an operator on a 3 GHz host, whatever the card.
-        host_forward_us: if is_first_generation(version) { 30.0 } else { 25.0 },
-        host_backward_us: if is_first_generation(version) { 75.0 } else { 35.0 },
+        host_forward_us: if is_first_generation(version) { 35.0 } else { 25.0 },
+        host_backward_us: if is_first_generation(version) { 90.0 } else { 35.0 },
         host_update_us: if is_first_generation(version) { 25.0 } else { 4.0 },
         step_us: 300.0,
     },

@@ -19,6 +19,7 @@ pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
         _ => Layout::ChannelsFirst,
     },
     library: Library::Vendor,
+    turns_filters: false,
     update: |_| Update::Fused,
     overhead: |_| Overhead {
         launch_us: 1.5,

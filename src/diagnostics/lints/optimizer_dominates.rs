@@ -38,9 +38,9 @@ fn fused(cx: &LintCx<'_>, now: f64) -> Option<String> {
         return None;
     }
     let family = cx.target.runtime.name.split('-').next().unwrap_or_default();
-    let runtime = RUNTIMES
-        .into_iter()
-        .find(|runtime| runtime.trains && (runtime.update)(None) == Update::Fused && runtime.name.starts_with(family))?;
+    let runtime = RUNTIMES.into_iter().find(|runtime| {
+        runtime.trains && (runtime.update)(None) == Update::Fused && runtime.name.starts_with(family)
+    })?;
     let estimate = cx.what_if(|target| (target.runtime, target.version) = (runtime, None))?;
     let ms = estimate.time.optimizer;
     (ms < 0.9 * now)

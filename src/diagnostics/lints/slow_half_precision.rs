@@ -35,8 +35,7 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     } else {
         format!("products in {name} no faster than in fp32, {} TFLOPS", say::number(fp32))
     };
-    let message =
-        format!("the {} computes {rates}: --precision {} does not pay", cx.device(), target.precision.name());
+    let message = format!("the {} computes {rates}: --precision {} does not pay", cx.device(), target.precision.name());
     let memory = match (upper_end(&estimate), upper_end(cx.estimate)) {
         (after, before) if after == before => String::new(),
         _ => {
