@@ -54,7 +54,12 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
         Family::Embedding { .. } => 0.7,
         // Neighbours share what they read, in a cache that is not theirs alone.
         Family::Pool { .. } => 0.6,
-        Family::Convolution(convolution) if convolution.is_depthwise() => 0.5,
+        // Each channel alone: windows are read again and again, and the gradient of a filter is a sum over the batch.
+        Family::Convolution(convolution) if convolution.is_depthwise() => match kernel.pass {
+            Pass::Forward => 0.5,
+            Pass::BackwardWeight => 0.15,
+            _ => 0.3,
+        },
         Family::Sort { .. } => 0.1,
         _ => COPY_PEAK,
     };

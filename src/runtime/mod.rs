@@ -33,6 +33,8 @@ pub struct Runtime {
     pub layout: fn(Precision) -> Layout,
     /// Library of products and convolutions.
     pub library: Library,
+    /// Whether filters are stored with channels last and turned for every convolution that wants them first.
+    pub turns_filters: bool,
     /// How weights are updated.
     pub update: fn(Option<Version>) -> Update,
     /// Times that do not depend on sizes.

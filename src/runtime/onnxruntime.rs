@@ -16,6 +16,7 @@ pub(super) static ONNXRUNTIME: Runtime = Runtime {
     tf32: |_| Tf32 { convolutions: true, products: true },
     layout: |_| Layout::ChannelsFirst,
     library: Library::Vendor,
+    turns_filters: false,
     update: |_| Update::Fused,
     overhead: |_| Overhead {
         launch_us: 1.5,

@@ -23,6 +23,7 @@ pub(super) static TENSORFLOW: Runtime = Runtime {
         _ => Layout::ChannelsFirst,
     },
     library: Library::Vendor,
+    turns_filters: true,
     update: |_| Update::PerTensor,
     overhead: |_| Overhead {
         launch_us: 2.0,

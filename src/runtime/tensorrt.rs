@@ -18,6 +18,7 @@ pub(super) static TENSORRT: Runtime = Runtime {
         _ => Layout::ChannelsLast,
     },
     library: Library::TensorRt,
+    turns_filters: false,
     update: |_| Update::Fused,
     overhead: |_| Overhead {
         launch_us: 1.0,

@@ -7,8 +7,8 @@ use super::{Class, Item, Launch, Lowering};
 use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ir::hash::HashSet;
-use crate::ops::work::Work;
-use crate::runtime::Pass;
+use crate::ops::work::{Family, Work};
+use crate::runtime::{Kernel, Layout, Pass};
 
 /// What a group launches; nothing where it only holds views.
 pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Group, readers: &[u32]) -> Option<Launch> {
@@ -25,6 +25,9 @@ pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Gro
         // A view is walked through on the host, unless it is nothing but a name.
         return Some(launch);
     }
+    if let Some(input) = group.copied {
+        copy(lowering, first, input, &mut launch);
+    }
     for member in rest {
         launch.others.extend(member.operation.layers());
     }
@@ -32,11 +35,15 @@ pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Gro
         // A copy that only strides ask for moves what the view would have shown.
         let copied = first.forward.is_empty() || first.class == Class::View;
         if copied && group.class == Class::Move {
-            copy(lowering, first, &mut launch);
+            if let Some(output) = first.operation.outputs.first().copied().flatten() {
+                copy(lowering, first, output, &mut launch);
+            }
             return Some(launch);
         }
+        turn_filter(lowering, first, &mut launch);
         launch.kernels.extend(first.forward.iter().map(|work| lowering.kernel(first, work, Pass::Forward)));
         launch.kernels.extend(first.backward.iter().map(|(work, pass)| lowering.kernel(first, work, *pass)));
+        sum_gradients(lowering, first, readers, &mut launch);
         return Some(launch);
     }
     fused(lowering, &members, readers, &mut launch);
@@ -46,13 +53,12 @@ pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Gro
 /// What the host spends on a view, beside an operator that launches a kernel.
 const VIEW_SHARE: f64 = 0.3;
 
-/// A copy of the first input, forward, and of its gradient, backward.
-fn copy(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
-    let Some(output) = item.operation.outputs.first().copied().flatten() else { return };
+/// A copy of as much as a tensor, forward, and of its gradient, backward.
+fn copy(lowering: &Lowering<'_>, item: &Item<'_>, output: TensorId, launch: &mut Launch) {
     let Some(sized) = lowering.sizes.get(output) else { return };
     let bytes = lowering.bytes(output);
     let work = Work {
-        family: crate::ops::Family::Copy { elements: sized.elements() },
+        family: Family::Copy { elements: sized.elements() },
         flops: 0.0,
         bytes_read: bytes,
         bytes_written: bytes,
@@ -64,7 +70,64 @@ fn copy(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
     let train = lowering.target.mode == Mode::Train;
     let input = item.operation.inputs.first().copied().flatten();
     if train && input.is_some_and(|input| lowering.needs_gradient(input)) {
-        launch.kernels.push(crate::runtime::Kernel { pass: Pass::Backward, ..kernel });
+        launch.kernels.push(Kernel { pass: Pass::Backward, ..kernel });
+    }
+}
+
+/// A tensor that several operations read has a gradient from each: they are added two by two.
+fn sum_gradients(lowering: &Lowering<'_>, item: &Item<'_>, readers: &[u32], launch: &mut Launch) {
+    if lowering.target.mode != Mode::Train {
+        return;
+    }
+    for &output in item.operation.outputs.iter().flatten().filter(|&&output| lowering.needs_gradient(output)) {
+        let sums = readers.get(output.0 as usize).copied().unwrap_or(0).saturating_sub(1);
+        let Some(sized) = lowering.sizes.get(output).filter(|_| sums > 0) else { continue };
+        let bytes = lowering.bytes(output);
+        let work = Work {
+            family: Family::Elementwise { elements: sized.elements() },
+            flops: sized.elements() as f64,
+            bytes_read: 2.0 * bytes,
+            bytes_written: bytes,
+            operands: [None; 2],
+        };
+        let mut kernel = lowering.kernel(item, &work, Pass::Backward);
+        (kernel.bytes_read, kernel.bytes_written) = (work.bytes_read, work.bytes_written);
+        kernel.runs *= f64::from(sums);
+        launch.kernels.push(kernel);
+    }
+}
+
+/// Bytes that memory moves for an element that stands alone: a burst.
+const BURST_BYTES: f64 = 64.0;
+
+/// Where filters are stored with channels last, each convolution with channels first has its filter turned, forward and
+/// for the gradient of the data, and the filter's gradient turned back. One side of the turn takes a burst of memory for
+/// each element.
+fn turn_filter(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
+    let runtime = lowering.target.runtime;
+    let turns = item.forward.iter().any(|work| {
+        matches!(work.family, Family::Convolution(convolution) if convolution.groups <= 1 && !convolution.is_pointwise())
+    });
+    if !runtime.turns_filters || !turns || lowering.layout(item.precision) != Layout::ChannelsFirst {
+        return;
+    }
+    let Some(weight) = item.operation.inputs.get(1).copied().flatten() else { return };
+    let Some(sized) = lowering.sizes.get(weight) else { return };
+    let elements = sized.elements();
+    let mut passes = vec![Pass::Forward];
+    passes.extend(item.backward.iter().map(|(_, pass)| *pass));
+    let bytes = lowering.bytes(weight);
+    for pass in passes {
+        let work = Work {
+            family: Family::Copy { elements },
+            flops: 0.0,
+            bytes_read: elements as f64 * BURST_BYTES,
+            bytes_written: bytes,
+            operands: [None; 2],
+        };
+        let mut kernel = lowering.kernel(item, &work, pass);
+        (kernel.bytes_read, kernel.bytes_written) = (work.bytes_read, work.bytes_written);
+        launch.kernels.push(kernel);
     }
 }
 

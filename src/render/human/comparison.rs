@@ -19,7 +19,9 @@ pub(super) fn text(models: &[Model], first: &Model, graph: &Graph, style: Style)
     text.push_str(&head::assumed_lines(models));
     text.push('\n');
     text.push_str(&lines(&columns(first), &rows(models, style), style));
-    text.push_str("  in parentheses the largest batch that fits; --format json has everything of each entry\n\n");
+    let largest = models.iter().any(|model| model.memory_bytes.is_some_and(|memory| memory.largest_batch.is_some()));
+    let in_parentheses = if largest { "in parentheses the largest batch that fits; " } else { "" };
+    text.push_str(&format!("  {in_parentheses}--format json has everything of each entry\n\n"));
     text.push_str(&Counted::of(first, graph, style).lines(first, style));
     text
 }
@@ -32,8 +34,8 @@ pub(super) fn names(models: &[Model]) -> Vec<String> {
         let mut pieces: Vec<String> = model.target.gpu.iter().map(|id| printable(id).into_owned()).collect();
         // What joins the boards is theirs where nobody said anything else.
         let own_link = model.assumptions.iter().any(|assumption| assumption.key == "interconnect");
-        let differs = |piece: &Piece| !shared.contains(piece) && !(own_link && piece.text.starts_with("over "));
-        pieces.extend(head::pieces(&model.target).into_iter().filter(differs).map(|piece| piece.text));
+        let said = |piece: &Piece| shared.contains(piece) || own_link && piece.text.starts_with("over ");
+        pieces.extend(head::pieces(&model.target).into_iter().filter(|piece| !said(piece)).map(|piece| piece.text));
         let name = pieces.join(", ");
         names.push(if name.is_empty() || names.contains(&name) { format!("{name} #{}", index + 1) } else { name });
     }
