@@ -311,7 +311,7 @@ fn what_cannot_be_read_is_said_on_standard_error() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("truncated-file"));
     assert_eq!(run(at, &["annotate", "nowhere.onnx"]).status.code(), Some(2));
     assert_eq!(run(at, &["annotate", "."]).status.code(), Some(2));
-    assert_eq!(run(at, &["annotate", "--gpu", "v100", "cut.onnx"]).status.code(), Some(2));
+    assert_eq!(run(at, &["annotate", "--gpu", "v1000", "cut.onnx"]).status.code(), Some(2));
 }
 
 #[test]

@@ -372,3 +372,23 @@ fn annotate_takes_the_same_options_but_those_of_which_no_note_tells() {
     assert_eq!(status("--samples 10"), Some(2));
     assert_eq!(status("--gpu t5"), Some(2));
 }
+
+#[test]
+fn targets_that_share_an_analysis_are_reported_as_if_each_were_alone() {
+    let folder = folder();
+    let options = |gpu: &str, batch: &str| format!("gpu = '{gpu}'\nmode = 'train'\nbatch = {batch}\n");
+    let targets = [("t4", "8"), ("l4", "8"), ("l4", "16")].map(|(gpu, batch)| options(gpu, batch));
+    let alone: Vec<Value> = targets
+        .iter()
+        .map(|target| {
+            folder.write("dlcost.toml", format!("[[target]]\n{target}").as_bytes());
+            models(&folder, "").remove(0)
+        })
+        .collect();
+    folder.write("dlcost.toml", targets.map(|target| format!("[[target]]\n{target}")).concat().as_bytes());
+    let together = models(&folder, "");
+    for (index, (mut alone, together)) in alone.into_iter().zip(together).enumerate() {
+        alone["target_index"] = Value::from(index);
+        assert_eq!(alone, together);
+    }
+}
