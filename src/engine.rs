@@ -47,6 +47,17 @@ pub struct CheckOptions {
     pub levels: Vec<LevelRule>,
 }
 
+impl CheckOptions {
+    /// Whether the analysis of a file under these options is that under the others.
+    fn says_the_same_of_the_model(&self, other: &Self) -> bool {
+        self.batch == other.batch
+            && self.dims == other.dims
+            && self.input_shapes == other.input_shapes
+            && self.inputs == other.inputs
+            && self.frozen == other.frozen
+    }
+}
+
 /// Training or inference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -105,9 +116,34 @@ pub struct Unreadable {
 /// # Errors
 /// When the file cannot be read. Bad content is a diagnostic of the report instead.
 pub fn check(input: &Input, shown_path: &str, options: &CheckOptions) -> Result<Vec<report::Model>, Unreadable> {
+    check_targets(input, shown_path, std::slice::from_ref(options))
+}
+
+/// Checks one model for several targets, target by target, as [`check`] does for one. The file is read once, and parsed
+/// again only for targets that say something else of the model itself.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn check_targets(
+    input: &Input,
+    shown_path: &str,
+    targets: &[CheckOptions],
+) -> Result<Vec<report::Model>, Unreadable> {
     let source = open(input, shown_path)?;
-    let checked = Checked::new(&source, options);
-    Ok(report::build::models(&checked, &source, shown_path, options))
+    let mut models: Vec<report::Model> = Vec::new();
+    let mut last: Option<(&CheckOptions, Checked)> = None;
+    for options in targets {
+        let checked = match last.take() {
+            Some((before, checked)) if before.says_the_same_of_the_model(options) => checked,
+            _ => Checked::new(&source, options),
+        };
+        models.extend(report::build::models(&checked, &source, shown_path, options));
+        last = Some((options, checked));
+    }
+    for (index, model) in models.iter_mut().enumerate() {
+        model.target_index = index;
+    }
+    Ok(models)
 }
 
 /// The text of a stage, with the report that its diagnostics stand in.
@@ -245,8 +281,7 @@ impl Checked {
     pub(crate) fn with_free_batch(&self, options: &CheckOptions) -> Option<&Analysis> {
         let given = self.analysis.as_ref()?;
         let batch = given.bound.batch.as_deref()?;
-        let is_free =
-            |analysis: &Analysis| analysis.bound.free.iter().any(|symbol| symbol.name() == batch);
+        let is_free = |analysis: &Analysis| analysis.bound.free.iter().any(|symbol| symbol.name() == batch);
         if is_free(given) {
             return Some(given);
         }

@@ -516,7 +516,7 @@ fn an_unknown_length_is_assumed_openly_and_stays_in_the_formula() {
         let given = CheckOptions { dims: vec![(name.to_owned(), "5".to_owned())], ..options.clone() };
         let model = text_with(&bert_like(name), &given);
         assert_eq!(macs(&model), 2 * (5 * 64 * 64 + 2 * 25 * 64));
-        assert!(model.assumptions.is_empty(), "{:?}", model.assumptions);
+        assert!(model.assumptions.iter().all(|assumed| !assumed.key.starts_with("dim")), "{:?}", model.assumptions);
     }
 }
 

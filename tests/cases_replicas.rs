@@ -14,10 +14,8 @@ use support::{far_weight, gpu, opset, parameters, priced, step_ms};
 
 /// `layers` products of `tokens` rows with square weights.
 fn tower(layers: u64, tokens: u64, width: u64) -> String {
-    let weights: Vec<_> =
-        (0..layers).map(|i| far_weight("float", 4, &format!("W{i}"), &[width, width])).collect();
-    let body: String =
-        (0..layers).map(|i| format!("[l{i}] x{} = MatMul (x{i}, W{i})\n", i + 1)).collect();
+    let weights: Vec<_> = (0..layers).map(|i| far_weight("float", 4, &format!("W{i}"), &[width, width])).collect();
+    let body: String = (0..layers).map(|i| format!("[l{i}] x{} = MatMul (x{i}, W{i})\n", i + 1)).collect();
     let text = format!("g (float[{tokens}, {width}] x0) => (x{layers}) <{}> {{ {body} }}", weights.join(", "));
     opset(18, &text)
 }

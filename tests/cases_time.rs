@@ -75,8 +75,7 @@ fn a_depthwise_convolution_is_bound_by_memory() {
 #[test]
 fn a_chain_of_small_kernels_takes_at_least_its_launches() {
     let chain = |channels: u64| {
-        let body: String =
-            (0..100).map(|i| format!("x{} = Conv (x{i}, W)\n", i + 1)).collect();
+        let body: String = (0..100).map(|i| format!("x{} = Conv (x{i}, W)\n", i + 1)).collect();
         let text = opset(
             18,
             &format!(
@@ -137,11 +136,7 @@ fn predictions_are_for_the_steady_state_and_say_so() {
 #[test]
 fn one_token_takes_at_least_the_time_to_read_the_weights() {
     let side = 83_666;
-    let half = priced(
-        &product("float16", 2, [1, side, side]),
-        Mode::Infer,
-        pytorch("a100-sxm4-80gb"),
-    );
+    let half = priced(&product("float16", 2, [1, side, side]), Mode::Infer, pytorch("a100-sxm4-80gb"));
     let time = step_ms(&half);
     assert!((6.87..12.0).contains(&time), "{time}");
     assert_eq!(layer(&half, "product").bound.as_deref(), Some("memory"));
@@ -162,10 +157,7 @@ fn one_token_takes_at_least_the_time_to_read_the_weights() {
 /// Case 87: what a conversion between layouts moves.
 #[test]
 fn a_change_of_layout_reads_and_writes_every_element() {
-    let text = opset(
-        18,
-        "g (float16[64, 64, 56, 56] x) => (y) { [turn] y = Transpose <perm = [0, 2, 3, 1]> (x) }",
-    );
+    let text = opset(18, "g (float16[64, 64, 56, 56] x) => (y) { [turn] y = Transpose <perm = [0, 2, 3, 1]> (x) }");
     let model = priced(&text, Mode::Infer, gpu("v100"));
     assert_eq!(layer(&model, "turn").bytes, Some(2 * 25_690_112));
 }

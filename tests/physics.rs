@@ -102,7 +102,8 @@ fn every_runtime_precision_and_optimizer_prices_soundly() {
     for path in models() {
         for runtime in RUNTIMES {
             for (name, precision) in Compute::ALL {
-                for (replicas, strategy) in [(1, Strategy::Ddp), (4, Strategy::Mirrored), (8, Strategy::CentralStorage)] {
+                for (replicas, strategy) in [(1, Strategy::Ddp), (4, Strategy::Mirrored), (8, Strategy::CentralStorage)]
+                {
                     let request = Request {
                         runtime: Some((runtime, None)),
                         precision: Some(precision),
@@ -172,8 +173,7 @@ fn a_better_device_is_never_slower() {
     for path in models() {
         for precision in [Compute::Fp32, Compute::Amp] {
             let of = |device: Device| {
-                let request =
-                    Request { gpus: vec![chosen(device)], precision: Some(precision), ..Request::default() };
+                let request = Request { gpus: vec![chosen(device)], precision: Some(precision), ..Request::default() };
                 run(&path, Mode::Train, Some(16), request).remove(0).time_ms.map(|time| time.step.p50)
             };
             let Some(before) = of(base.clone()) else { continue };
@@ -193,7 +193,8 @@ fn no_layer_beats_the_device() {
     for path in models() {
         for id in ["p100", "v100", "h100"] {
             let device = find(id).unwrap().device;
-            let model = run(&path, Mode::Infer, Some(64), Request { precision: Some(Compute::Fp32), ..on(id) }).remove(0);
+            let model =
+                run(&path, Mode::Infer, Some(64), Request { precision: Some(Compute::Fp32), ..on(id) }).remove(0);
             for layer in &model.layers {
                 let (Some(time), Some(macs)) = (layer.time_ms, layer.macs) else { continue };
                 // Attention is priced where its last product stands.
@@ -216,8 +217,7 @@ fn more_bytes_between_replicas_never_help() {
             let mut last = 0.0;
             for link in ["nvswitch3", "nvlink2", "pcie4", "pcie3", "pcie3-x8"] {
                 let interconnect = dlcost::device::find_interconnect(link).ok();
-                let request =
-                    Request { replicas: Some(8), strategy: Some(strategy), interconnect, ..on("v100") };
+                let request = Request { replicas: Some(8), strategy: Some(strategy), interconnect, ..on("v100") };
                 let model = run(&path, Mode::Train, Some(8), request).remove(0);
                 let Some(time) = model.time_ms else { break };
                 assert!(time.step.p50 >= last - 0.05, "{} {strategy:?} {link}: {time:?} {last}", path.display());

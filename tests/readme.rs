@@ -1,30 +1,44 @@
-//! The report that README.md shows is the one that the command above it prints. `UPDATE_EXPECT=1` writes it anew.
+//! The reports that README.md shows are those that the commands above them print. `UPDATE_EXPECT=1` writes them anew.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::string_slice)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What stands before the command in its block.
+/// What stands before a command at the top of its block.
 const PROMPT: &str = "$ cargo run --release -- ";
 
+/// What ends a block.
+const END: &str = "```";
+
+/// What a command prints into a pipe.
+fn printed(command: &str, root: &Path) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_dlcost"));
+    program.args(command.split_whitespace()).arg("--no-config").current_dir(root).env("NO_COLOR", "1");
+    program.env("COLUMNS", "100").env("LC_ALL", "C.UTF-8");
+    let output = program.output().unwrap();
+    assert!(output.status.success(), "{command}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
-fn the_report_in_the_readme_is_what_its_command_prints() {
+fn the_reports_in_the_readme_are_what_their_commands_print() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("README.md");
     let readme = std::fs::read_to_string(&path).unwrap();
-    let start = readme.find(PROMPT).unwrap() + PROMPT.len();
-    let end = start + readme[start..].find("```").unwrap();
-    let (command, shown) = readme[start..end].split_once('\n').unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_dlcost"));
-    program.args(command.split_whitespace()).arg("--no-config").current_dir(&root).env("NO_COLOR", "1");
-    let output = program.env("COLUMNS", "100").output().unwrap();
-    assert!(output.status.success());
-    let printed = format!("\n{}", String::from_utf8(output.stdout).unwrap());
+    let mut blocks = readme.split(PROMPT);
+    let mut current = blocks.next().unwrap().to_owned();
+    let mut shown = 0;
+    for block in blocks {
+        let (command, rest) = block.split_once('\n').unwrap();
+        let (_, behind) = rest.split_once(END).unwrap();
+        current += &format!("{PROMPT}{command}\n\n{}{END}{behind}", printed(command, &root));
+        shown += 1;
+    }
+    assert!(shown > 0);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        let [before, after] = [&readme[..start], &readme[end..]];
-        std::fs::write(&path, format!("{before}{command}\n{printed}{after}")).unwrap();
+        std::fs::write(&path, current).unwrap();
     } else {
-        assert_eq!(shown, printed, "UPDATE_EXPECT=1 cargo test --test readme writes it anew");
+        assert_eq!(readme, current, "UPDATE_EXPECT=1 cargo test --test readme writes them anew");
     }
 }

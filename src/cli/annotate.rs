@@ -7,6 +7,7 @@ use super::arguments::{ConfigArguments, LevelArguments, ModelArguments};
 use super::configs::{Configs, targets};
 use super::input::{read_stdin, refuse_to_overwrite};
 use super::{COULD_NOT, Failure, jobs, output, terminal};
+use crate::config::Settings;
 use crate::diagnostics::Level;
 use crate::engine::{self, Input, LevelRule};
 use crate::options::{self, ColorChoice};
@@ -56,7 +57,9 @@ pub(super) fn run(arguments: &Arguments, levels: &[LevelRule]) -> Result<ExitCod
         (configs.of_file(&arguments.path)?, Input::Path(arguments.path.clone()))
     };
     let color = arguments.color.or(here.and_then(|config| config.output.color)).unwrap_or_default();
-    let targets = targets(&arguments.model.settings(), levels, config.as_deref())?;
+    let settings = arguments.model.settings();
+    refuse_what_no_note_shows(&settings)?;
+    let targets = targets(&settings, levels, config.as_deref())?;
     let options = targets.into_iter().next().unwrap_or_default();
     // Another thread has the stack that deep graphs need.
     let done = jobs::map_in_order(&[input], 1, |input| engine::annotate(input, &shown, &options), |_| ());
@@ -81,4 +84,15 @@ pub(super) fn run(arguments: &Arguments, levels: &[LevelRule]) -> Result<ExitCod
     }
     let broken = model.diagnostics.iter().any(|finding| finding.level == Level::Error);
     Ok(if broken || text.is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Notes are of one device and one step.
+fn refuse_what_no_note_shows(settings: &Settings) -> Result<(), Failure> {
+    if settings.gpus.len() > 1 {
+        return Err(Failure::new("annotate shows the times of one device; give one --gpu"));
+    }
+    if settings.request.samples.is_some() {
+        return Err(Failure::new("annotate shows no totals; --samples is for dlcost check"));
+    }
+    Ok(())
 }

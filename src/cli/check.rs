@@ -11,7 +11,7 @@ pub(super) use arguments::Arguments;
 
 use super::{COULD_NOT, Failure, jobs, output, terminal};
 use crate::diagnostics::Level;
-use crate::engine::{self, LevelRule, Stage};
+use crate::engine::{self, LevelRule, Stage, Unreadable};
 use crate::options::{Emit, Format};
 use crate::render::{self, Style};
 use crate::report::{Model, Program, Report, SCHEMA, Summary};
@@ -83,30 +83,31 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
 
 /// Checks one file for each of its targets.
 fn check(job: &Job, emit: Emit) -> Outcome {
-    let mut outcome = Outcome::default();
-    for options in &job.targets {
-        let result = match emit {
-            Emit::Report => engine::check(&job.input, &job.shown, options).map(|models| (String::new(), models)),
-            Emit::Graph => engine::emit(&job.input, &job.shown, options, Stage::Graph),
-            Emit::Shapes => engine::emit(&job.input, &job.shown, options, Stage::Shapes),
-            Emit::Kernels => engine::emit(&job.input, &job.shown, options, Stage::Kernels),
-            Emit::Memory => engine::emit(&job.input, &job.shown, options, Stage::Memory),
-        };
-        match result {
-            Ok((text, models)) => {
-                outcome.emitted.push_str(&text);
-                for mut model in models {
-                    model.target_index = outcome.models.len();
-                    outcome.models.push(model);
-                }
-            }
-            Err(unreadable) => {
-                outcome.problem = Some(format!("error: cannot read {unreadable}"));
-                break;
-            }
+    let done = match emit {
+        Emit::Report => {
+            engine::check_targets(&job.input, &job.shown, &job.targets).map(|models| (String::new(), models))
         }
+        Emit::Graph => stage(job, Stage::Graph),
+        Emit::Shapes => stage(job, Stage::Shapes),
+        Emit::Kernels => stage(job, Stage::Kernels),
+        Emit::Memory => stage(job, Stage::Memory),
+    };
+    match done {
+        Ok((emitted, models)) => Outcome { models, emitted, problem: None },
+        Err(unreadable) => Outcome { problem: Some(format!("error: cannot read {unreadable}")), ..Outcome::default() },
     }
-    outcome
+}
+
+/// The texts of a stage for each target.
+fn stage(job: &Job, stage: Stage) -> Result<(String, Vec<Model>), Unreadable> {
+    let mut text = String::new();
+    let mut models = Vec::new();
+    for options in &job.targets {
+        let (emitted, checked) = engine::emit(&job.input, &job.shown, options, stage)?;
+        text.push_str(&emitted);
+        models.extend(checked);
+    }
+    Ok((text, models))
 }
 
 /// Leaves out notes, and models without warnings and errors.

@@ -107,11 +107,8 @@ mod tests {
     #[test]
     fn a_wrong_price_is_named_with_its_place() {
         let bad = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(
-            bad("[price.t4]\nusd = -1\nsource = 'x'\ndate = '2025-06'\n").contains(":2:7: usd = -1 cannot be"),
-            "{}",
-            bad("[price.t4]\nusd = -1\nsource = 'x'\ndate = '2025-06'\n")
-        );
+        let negative = bad("[price.t4]\nusd = -1\nsource = 'x'\ndate = '2025-06'\n");
+        assert!(negative.contains(":2:7: price.usd = -1 cannot be"), "{negative}");
         assert!(bad("[price.t4]\nusd = 1\nsource = 'x'\ndate = '2025-13'\n").contains("is not a month"));
         assert!(bad("[price.t4]\nusd = 1\ndate = '2025-06'\n").contains("'price.source' is missing"));
         assert!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::axes::{self, Axes, Found};
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, constant, values};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, constant, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
@@ -18,6 +18,8 @@ struct Pad {
     fill: f32,
     axes: Axes,
     constant: bool,
+    /// Whether margins repeat elements next to them; the kernels of these modes keep their input.
+    repeats: bool,
 }
 
 /// `Pad`.
@@ -34,7 +36,8 @@ pub(super) fn pad(node: &NodeView<'_>) -> Built {
         _ => None,
     };
     let axes = if node.opset() < 11 { Axes::Default } else { Axes::of(node, 3)? };
-    Ok(Box::new(Pad { pads, fill: node.float("value")?.unwrap_or(0.0), axes, constant: mode == "constant" }))
+    let (constant, repeats) = (mode == "constant", matches!(mode, "reflect" | "edge"));
+    Ok(Box::new(Pad { pads, fill: node.float("value")?.unwrap_or(0.0), axes, constant, repeats }))
 }
 
 /// Elements added before and after one axis.
@@ -117,6 +120,15 @@ impl Operator for Pad {
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
         vec![cx.moved()]
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        Saved::input(0).when(self.repeats && cx.has_backward())
+    }
+
+    /// Exporters write margins of nothing in front of pools.
+    fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {
+        matches!((cx.input(0), cx.output(0)), (Some(input), Some(output)) if input.dims == output.dims)
     }
 }
 

@@ -53,7 +53,8 @@ enum Keeps {
 fn keeps(name: &str) -> Keeps {
     match name {
         "Neg" | "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "BitwiseNot" | "IsNaN" | "IsInf" => Keeps::Nothing,
-        "Relu" | "Sigmoid" | "Tanh" | "Exp" | "Sqrt" | "Reciprocal" | "Tan" => Keeps::Output,
+        // A leaky one keeps its result where it works in place, as networks have it nearly always.
+        "Relu" | "LeakyRelu" | "Sigmoid" | "Tanh" | "Exp" | "Sqrt" | "Reciprocal" | "Tan" => Keeps::Output,
         "Softsign" => Keeps::InputAndDenominator,
         _ => Keeps::Input,
     }

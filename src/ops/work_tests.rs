@@ -193,12 +193,10 @@ fn what_only_moves_keeps_nothing_and_views_do_nothing() {
 #[test]
 fn functions_of_an_element_keep_what_their_slope_needs() {
     let kept = |name: &str| op(name).priced(&[float(&[4, 8])], &[0]).saved;
-    for name in ["Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Reciprocal"] {
+    for name in ["Relu", "LeakyRelu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Reciprocal"] {
         assert_eq!(kept(name), Saved::output(0), "{name}");
     }
-    for name in
-        ["LeakyRelu", "Elu", "Gelu", "HardSwish", "HardSigmoid", "Softplus", "Mish", "Abs", "Log", "Erf", "Clip"]
-    {
+    for name in ["Elu", "Gelu", "HardSwish", "HardSigmoid", "Softplus", "Mish", "Abs", "Log", "Erf", "Clip"] {
         assert_eq!(kept(name), Saved::input(0), "{name}");
     }
     for name in ["Neg", "Floor", "Sign"] {
@@ -354,4 +352,14 @@ fn interpolation_computes_where_it_is_not_nearest() {
         (Family::Elementwise { elements: 1024 }, Saved::NOTHING)
     );
     assert_eq!(node("linear").gradients(), [(Family::Elementwise { elements: 1024 }, Gradient::All)]);
+}
+
+#[test]
+fn margins_of_nothing_are_a_view_and_reflected_ones_keep_their_input() {
+    let padded = |mode: &str| {
+        let node = op("Pad").string("mode", mode);
+        node.priced(&[float(&[1, 2, 4, 4]), ints(&[0, 0, 1, 1, 0, 0, 1, 1])], &[0]).saved
+    };
+    assert_eq!(padded("reflect"), Saved::input(0));
+    assert_eq!(padded("constant"), Saved::NOTHING);
 }

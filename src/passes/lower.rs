@@ -217,11 +217,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// What the bytes of floating-point tensors of this operation become.
-    fn scale(
-        &self,
-        inputs: &[Option<Sized<'_>>],
-        outputs: &[Option<Sized<'_>>],
-    ) -> f64 {
+    fn scale(&self, inputs: &[Option<Sized<'_>>], outputs: &[Option<Sized<'_>>]) -> f64 {
         let wanted = self.target.precision.activation_bits() as f64;
         let (mut before, mut after) = (0.0, 0.0);
         for sized in inputs.iter().chain(outputs).flatten() {
@@ -269,6 +265,10 @@ impl<'a> Lowering<'a> {
         kernel.bytes_read *= item.scale;
         kernel.bytes_written *= item.scale;
         kernel.runs = item.runs;
+        // Statistics over the batch need a walk of their own before the elements are used.
+        if matches!(work.family, Family::BatchNorm { .. }) && self.target.mode == Mode::Train {
+            kernel.bytes_read *= 2.0;
+        }
         kernel
     }
 
@@ -335,7 +335,7 @@ impl<'a> Lowering<'a> {
             };
             Kernel::of(&work, Pass::Update, Precision::Fp32, Layout::ChannelsFirst, Library::Framework)
         };
-        match target.runtime.update {
+        match (target.runtime.update)(target.version) {
             Update::Fused => schedule.updates.push(update(elements, tensors, 1.0)),
             // Lists of tensors are walked once for each step of the formula.
             Update::Grouped => {

@@ -145,7 +145,7 @@ impl Weights {
     fn update(self, target: &Target) -> u64 {
         let adaptive = match target.optimizer {
             Optimizer::None | Optimizer::Sgd | Optimizer::Momentum => 0,
-            _ => u64::from(target.runtime.update == Update::Grouped),
+            _ => u64::from((target.runtime.update)(target.version) == Update::Grouped),
         };
         if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(4 * adaptive) }
     }
@@ -223,9 +223,5 @@ fn scratch(live: &Liveness, allocated: u64, target: &Target) -> Scratch {
     let least = products.saturating_add(rounding);
     let middle = if training { CONVOLUTION * convolution + gaps } else { convolution + 0.1 * gaps };
     let most = if training { 2.0 * CONVOLUTION * convolution + 2.0 * gaps } else { CONVOLUTION * convolution + gaps };
-    Scratch {
-        low: least,
-        middle: least.saturating_add(middle as u64),
-        high: least.saturating_add(most as u64),
-    }
+    Scratch { low: least, middle: least.saturating_add(middle as u64), high: least.saturating_add(most as u64) }
 }

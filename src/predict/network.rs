@@ -148,7 +148,7 @@ fn input_wait(time: &StepTime, target: &Target) -> f64 {
 /// Times of all kernels of one device, by part and by layer.
 fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> StepTime {
     let mut time = StepTime::default();
-    let overhead = target.runtime.overhead;
+    let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
     let (mut launches, mut operators) = (0.0, 0.0);
     for launch in &schedule.launches {
@@ -194,7 +194,7 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
 
 /// What the host needs to walk through a step, ms.
 fn host_ms(schedule: &Schedule, target: &Target, operators: f64) -> f64 {
-    let overhead = target.runtime.overhead;
+    let overhead = (target.runtime.overhead)(target.version);
     let training = target.mode == Mode::Train;
     let backward = if training { overhead.host_backward_us } else { 0.0 };
     let updates = if training { schedule.updated_tensors as f64 * overhead.host_update_us } else { 0.0 };

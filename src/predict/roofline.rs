@@ -12,14 +12,10 @@ use crate::runtime::{Kernel, Pass};
 pub const MODEL: &str = "roofline";
 
 /// Share of the peak that large matrix products reach at the sustained clock, on ordinary units and on tensor cores.
-const PRODUCT_PEAK: [f64; 2] = [0.85, 0.70];
+const PRODUCT_PEAK: [f64; 2] = [0.95, 0.85];
 
 /// Share of the data sheet's bandwidth that a copy of large tensors reaches.
 const COPY_PEAK: f64 = 0.82;
-
-/// Share of fp32's rate that products of 16 bits reach by way of fp32: a GTX 1080 Ti trains in 16.2 s what takes 8.96 s
-/// in fp32 (facebookresearch/fairseq#1047).
-const CONVERTED_PEAK: f64 = 0.55;
 
 /// How much faster the last-level cache is than memory, where all operands fit in half of it.
 const CACHE_GAIN: f64 = 2.0;
@@ -58,10 +54,13 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
         Family::Embedding { .. } => 0.7,
         // Neighbours share what they read, in a cache that is not theirs alone.
         Family::Pool { .. } => 0.6,
-        Family::Convolution(convolution) if convolution.is_depthwise() => 0.5,
+        // Each channel alone: windows are read again and again, and the gradient of a filter is a sum over the batch.
+        Family::Convolution(convolution) if convolution.is_depthwise() => match kernel.pass {
+            Pass::Forward => 0.5,
+            Pass::BackwardWeight => 0.15,
+            _ => 0.3,
+        },
         Family::Sort { .. } => 0.1,
-        // Statistics first, then the elements again.
-        Family::BatchNorm { .. } => 0.65,
         _ => COPY_PEAK,
     };
     let cached = bytes < device.memory.l2_mib * 1_048_576.0 / 2.0;
@@ -72,23 +71,18 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
 /// The least that arithmetic needs, ms.
 fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
     let clock = clock(device);
-    // Elementwise kernels of 16 bits compute in fp32 between reading and writing.
-    let own = device.plain_tflops(kernel.precision);
-    let plain = clock
-        * match kernel.precision {
-            Precision::Fp16 | Precision::Bf16 => own.max(device.plain_tflops(Precision::Fp32)),
-            _ => own,
-        };
+    let plain = plain_rate(kernel.precision, device) * clock;
     let rate = match kernel.family {
         Family::Convolution(convolution) => return convolution_ms(kernel, &convolution, device),
         Family::Product { batch, m, n, k } => {
             return product_ms(kernel.flops, [batch, m, n, k], kernel.precision, device);
         }
-        Family::Attention { batch, heads, queries, keys, head_dim, causal, .. } => {
-            let square = if causal { 0.5 } else { 1.0 };
-            let shape = [batch * heads.max(1), queries, keys, head_dim];
-            // Softmax between the products halves what tensor cores reach.
-            return product_ms(kernel.flops * square, shape, kernel.precision, device) / 0.6;
+        Family::Attention { queries, keys, head_dim, causal, .. } => {
+            // Blocks of 64 queries and keys; softmax between the products takes the other half of the time.
+            let filled = |size: u64, block: u64| size as f64 / (size.div_ceil(block) * block).max(1) as f64;
+            let filled = filled(queries, 64) * filled(keys, 64) * filled(head_dim, 32);
+            let square = if causal { 0.55 } else { 1.0 };
+            matrix_rate(kernel.precision, device) * 0.5 * filled / square
         }
         Family::Recurrent { batch, steps, hidden, gates, directions, .. } => {
             // Steps wait for each other: each is a product of its own, and at least a launch.
@@ -107,6 +101,23 @@ fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
     if rate > 0.0 { kernel.flops / (rate * 1e9) } else { 0.0 }
 }
 
+/// Peak of arithmetic beside products, TFLOPS: libraries compute in fp32 where 16 bits have no units of their own.
+fn plain_rate(precision: Precision, device: &Device) -> f64 {
+    let fp32 = device.plain_tflops(Precision::Fp32);
+    match precision {
+        Precision::Fp64 => device.plain_tflops(precision),
+        _ => device.plain_tflops(precision).max(fp32),
+    }
+}
+
+/// Peak of products, TFLOPS at the sustained clock. Where 16 bits run slower than 32, libraries convert and compute in
+/// fp32, at a small loss.
+fn matrix_rate(precision: Precision, device: &Device) -> f64 {
+    let fp32 = if precision == Precision::Fp64 { 0.0 } else { device.plain_tflops(Precision::Fp32) };
+    let own = device.matrix_tflops(precision);
+    clock(device) * if own >= fp32 { own } else { fp32 * 0.95 }
+}
+
 /// Sustained over boost clock: peaks are given at the boost clock.
 fn clock(device: &Device) -> f64 {
     let board = &device.board;
@@ -119,18 +130,9 @@ fn product_ms(flops: f64, [batch, m, n, k]: [u64; 4], precision: Precision, devi
         return 0.0;
     }
     let tensor = uses_tensor_cores(precision, device);
-    let peak = product_tflops(precision, device) * clock(device) * PRODUCT_PEAK[usize::from(tensor)];
+    let peak = matrix_rate(precision, device) * PRODUCT_PEAK[usize::from(tensor)];
     let peak = peak * alignment(&[m, n, k], precision, tensor, device);
     flops / (peak * 1e9 * wave_use([batch, m, n, k], device)).max(f64::MIN_POSITIVE)
-}
-
-/// Peak of products, TFLOPS. Where 16 bits have no fast units, libraries convert and compute in fp32.
-fn product_tflops(precision: Precision, device: &Device) -> f64 {
-    let own = device.matrix_tflops(precision);
-    match precision {
-        Precision::Fp16 | Precision::Bf16 => own.max(CONVERTED_PEAK * device.matrix_tflops(Precision::Fp32)),
-        _ => own,
-    }
 }
 
 /// Whether products of a precision run on tensor or matrix cores.
@@ -205,7 +207,7 @@ fn convolution_ms(kernel: &Kernel, convolution: &Convolution, device: &Device) -
     if convolution.is_depthwise() || per_group_in < 4 && convolution.groups > 1 {
         // No library has a matrix product of one row for it; ordinary units, a third of them busy.
         let weight = if kernel.pass == Pass::BackwardWeight { 0.5 } else { 1.0 };
-        let rate = device.plain_tflops(kernel.precision).max(device.plain_tflops(Precision::Fp32)) * clock(device);
+        let rate = plain_rate(kernel.precision, device) * clock(device);
         return flops / (rate * 0.33 * weight * 1e9);
     }
     let groups = convolution.groups.max(1);
@@ -215,7 +217,7 @@ fn convolution_ms(kernel: &Kernel, convolution: &Convolution, device: &Device) -
         _ => [groups, positions, per_group_out, per_group_in * taps],
     };
     // Windows are gathered on the way.
-    let direct = product_ms(flops, shape, kernel.precision, device) / 0.8;
+    let direct = product_ms(flops, shape, kernel.precision, device) / 0.85;
     direct.min(cheaper_ms(kernel, convolution, device, direct))
 }
 
@@ -229,9 +231,9 @@ fn cheaper_ms(kernel: &Kernel, convolution: &Convolution, device: &Device, direc
         return direct;
     }
     let saved = match (height, width) {
-        // F(2×2, 3×3) has 2.25 times fewer products; transforms cost a third of that.
-        (3, 3) => 1.6,
-        (5, 5) => 1.7,
+        // F(4×4, 3×3) has 4 times fewer products, F(2×2, 5×5) 2.8; transforms cost the better part of what that saves.
+        (3, 3) => 2.2,
+        (5, 5) => 2.0,
         (7.., 7..) => 2.5,
         _ => 1.0,
     };

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::concise::inside;
-use super::human::shape;
+use super::human::layers::shape;
 use super::text::{printable, width};
 use super::units::of_unit;
 use super::{Ink, Style};

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use super::Style;
-use super::human::{Totals, mode_word};
+use super::human::counted::Counted;
+use super::human::{head, summary};
 use super::text::printable;
-use super::units::{count, plural};
+use super::units::{bytes, count, duration, plural};
 use crate::report::{Finding, Location, Model, Report};
 
 /// Writes the report.
@@ -14,7 +15,7 @@ use crate::report::{Finding, Location, Model, Report};
 /// Writing fails.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for model in &report.models {
-        writeln!(out, "{}: {}", printable(&model.path), summary(model))?;
+        writeln!(out, "{}: {}", printable(&model.path), model_line(model))?;
         for finding in &model.diagnostics {
             writeln!(out, "{}", line(finding, &model.path))?;
         }
@@ -23,18 +24,21 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What one line says about a model.
-fn summary(model: &Model) -> String {
+fn model_line(model: &Model) -> String {
     let Some(graph) = &model.graph else {
         return "no model that can be read".to_owned();
     };
-    let totals = Totals::of(model, graph, Style::PLAIN);
+    let counted = Counted::of(model, graph, Style::PLAIN);
     let mut parts = vec![
-        totals.format.clone(),
+        counted.format.clone(),
         plural(graph.nodes, "node"),
         format!("{} parameters", count(graph.parameters.total)),
+        counted.macs_a_sample(),
     ];
-    parts.push(totals.macs());
-    parts.push(mode_word(&model.target.mode).to_owned());
+    parts.extend(head::device(&model.target, Style::PLAIN).map(|device| format!("on {device}")));
+    parts.extend(head::setting(&model.target));
+    parts.extend(time(model));
+    parts.extend(memory(model));
     let assumed: Vec<String> = model
         .assumptions
         .iter()
@@ -44,6 +48,25 @@ fn summary(model: &Model) -> String {
         parts.push(format!("assumed {}", assumed.join(" and ")));
     }
     parts.join(", ")
+}
+
+/// The step with its interval and what it makes a second.
+fn time(model: &Model) -> Vec<String> {
+    let name = summary::run_word(model);
+    let Some(time) = &model.time_ms else {
+        return vec![format!("{name} {}", summary::unknown_because(model))];
+    };
+    let step = duration(time.step.p50, Style::PLAIN);
+    let mut parts = vec![format!("{name} {step} (80 % {})", summary::between(time.step, Style::PLAIN))];
+    parts.extend(summary::rates(model));
+    parts
+}
+
+/// The peak and whether it fits.
+fn memory(model: &Model) -> Option<String> {
+    let memory = model.memory_bytes.as_ref()?;
+    let [peak, capacity] = [memory.peak.p50, memory.capacity].map(|amount| bytes(i128::from(amount)));
+    Some(format!("memory {peak} of {capacity}, {}", summary::verdict(memory)))
 }
 
 /// One diagnostic: `model.onnxtxt:7: error DL0204 undefined-tensor: message (graph main, node fc)`.

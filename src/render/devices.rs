@@ -6,7 +6,7 @@ use super::Style;
 use super::table::{Column, lines};
 use super::text::{COLUMNS, list as list_of, printable, width};
 use super::units::{UNKNOWN, bytes, of_unit};
-use crate::device::{Device, Precision};
+use crate::device::{Device, Precision, list_price};
 
 /// Name of the form of the JSON list.
 pub const SCHEMA: &str = "dlcost-devices/1";
@@ -16,6 +16,9 @@ const LABEL: usize = 24;
 
 /// What stands where a card has nothing of the kind.
 const NONE: &str = "-";
+
+/// Columns of a ratio with the gap before it.
+const RATIO: usize = 8;
 
 #[derive(Serialize)]
 struct List<'d> {
@@ -61,24 +64,29 @@ pub fn list(devices: &[&Device], style: Style) -> String {
     format!("{}\n  {legend}\n", lines(&columns, &devices.iter().map(row).collect::<Vec<_>>(), style))
 }
 
-/// Devices side by side, as many as fit into a line; the others follow below.
+/// Devices side by side, as many as fit into a line; the others follow below. Beside the figures of each stands their
+/// ratio to those of the first one.
 #[must_use]
 pub fn comparison(devices: &[&Device], style: Style) -> String {
     let mut blocks = Vec::new();
     let mut rest = devices;
+    let Some(first) = devices.first() else { return String::new() };
     while !rest.is_empty() {
         let mut room = COLUMNS.saturating_sub(LABEL + 2);
         let fitting = rest.iter().take_while(|device| {
-            let wide = wanted(device) + 2;
+            let wide = wanted(device) + 2 + if device.id == first.id { 0 } else { RATIO };
             let fits = wide <= room;
             room = room.saturating_sub(wide);
             fits
         });
         let (block, others) = rest.split_at(fitting.count().max(1));
-        blocks.push(block_of(block, style));
+        blocks.push(block_of(block, first, style));
         rest = others;
     }
     let mut text = blocks.join("\n");
+    if devices.len() > 1 {
+        text.push_str(&format!("\n  ratio: to {}\n", printable(&first.id)));
+    }
     for device in devices.iter().filter(|device| !device.assumed.is_empty()) {
         // A guess never looks like a fact.
         text.push('\n');
@@ -92,53 +100,91 @@ pub fn comparison(devices: &[&Device], style: Style) -> String {
 fn wanted(device: &Device) -> usize {
     rows(device)
         .iter()
-        .map(|(_, cell)| width(cell))
+        .map(|row| width(&row.cell))
         .max()
         .unwrap_or(0)
         .max(width(&printable(&device.id)))
-        .min(COLUMNS - LABEL - 4)
+        .min(COLUMNS - LABEL - RATIO - 4)
 }
 
-fn block_of(devices: &[&Device], style: Style) -> String {
-    let ids: Vec<_> = devices.iter().map(|device| printable(&device.id)).collect();
-    let mut columns = vec![Column { title: "", right: false, most: LABEL }];
-    columns.extend(ids.iter().map(|id| Column { title: id, right: true, most: COLUMNS - LABEL - 4 }));
-    let cells: Vec<_> = devices.iter().map(|device| rows(device)).collect();
-    let labels = cells.first().map(|rows| rows.iter().map(|(label, _)| label.clone()).collect::<Vec<_>>());
-    let row = |(index, label): (usize, String)| {
-        let values = cells.iter().map(|rows| rows.get(index).map_or_else(String::new, |(_, cell)| cell.clone()));
-        std::iter::once(label).chain(values).collect::<Vec<_>>()
-    };
-    let mut table: Vec<Vec<String>> = labels.unwrap_or_default().into_iter().enumerate().map(row).collect();
+fn block_of(devices: &[&Device], first: &Device, style: Style) -> String {
+    let reference = rows(first);
+    let mut titles = vec![String::new()];
+    let mut table: Vec<Vec<String>> = reference.iter().map(|row| vec![row.label.clone()]).collect();
     // What none of them has says nothing.
-    table.retain(|row| row.iter().skip(1).any(|cell| cell != NONE));
+    let mut said = vec![false; table.len()];
+    for device in devices {
+        titles.push(printable(&device.id).into_owned());
+        let is_first = device.id == first.id;
+        if !is_first {
+            titles.push("ratio".to_owned());
+        }
+        for (((line, said), row), to) in table.iter_mut().zip(&mut said).zip(rows(device)).zip(&reference) {
+            *said |= row.cell != NONE;
+            line.push(row.cell);
+            if !is_first {
+                line.push(ratio(row.value, to.value));
+            }
+        }
+    }
+    let columns: Vec<Column<'_>> = titles
+        .iter()
+        .enumerate()
+        .map(|(index, title)| Column {
+            title,
+            right: index > 0,
+            most: if index == 0 { LABEL } else { COLUMNS - LABEL - RATIO - 4 },
+        })
+        .collect();
+    let table: Vec<Vec<String>> = table.into_iter().zip(said).filter(|(_, said)| *said).map(|(row, _)| row).collect();
     lines(&columns, &table, style)
 }
 
+fn ratio(value: Option<f64>, to: Option<f64>) -> String {
+    match (value, to) {
+        (Some(value), Some(to)) if to > 0.0 => format!("{} x", three_digits(value / to)),
+        _ => String::new(),
+    }
+}
+
+/// A figure of a device.
+struct Row {
+    label: String,
+    cell: String,
+    /// The figure as a number, where a ratio of two of them says something.
+    value: Option<f64>,
+}
+
 /// All figures of a device, with their names.
-fn rows(device: &Device) -> Vec<(String, String)> {
+fn rows(device: &Device) -> Vec<Row> {
     let Device { board, memory, links, reached, .. } = device;
-    let mut rows = vec![
-        ("name".to_owned(), printable(&device.name).into_owned()),
-        ("chip".to_owned(), printable(&format!("{}, {}", board.chip, board.architecture)).into_owned()),
-        ("year".to_owned(), board.year.to_string()),
-        ("SMs".to_owned(), board.sms.to_string()),
-        ("boost, sustained clock".to_owned(), format!("{:.0}, {:.0} MHz", board.boost_mhz, board.sustained_mhz)),
-        ("memory".to_owned(), gib(memory.gib)),
-        ("memory the driver shows".to_owned(), gib(memory.visible_gib)),
-        ("bandwidth".to_owned(), bandwidth(memory.gb_s)),
-        ("L2".to_owned(), bytes((memory.l2_mib * 1_048_576.0) as i128)),
-    ];
+    let mut rows = Vec::new();
+    let mut push = |label: &str, cell: String, value: Option<f64>| {
+        rows.push(Row { label: label.to_owned(), cell, value });
+    };
+    push("name", printable(&device.name).into_owned(), None);
+    push("chip", printable(&format!("{}, {}", board.chip, board.architecture)).into_owned(), None);
+    push("year", board.year.to_string(), None);
+    push("SMs", board.sms.to_string(), Some(f64::from(board.sms)));
+    let clocks = format!("{:.0}, {:.0} MHz", board.boost_mhz, board.sustained_mhz);
+    push("boost, sustained clock", clocks, Some(board.boost_mhz));
+    push("memory", gib(memory.gib), Some(memory.gib));
+    push("memory the driver shows", gib(memory.visible_gib), Some(memory.visible_gib));
+    push("bandwidth", bandwidth(memory.gb_s), Some(memory.gb_s));
+    push("L2", bytes((memory.l2_mib * 1_048_576.0) as i128), Some(memory.l2_mib));
     for (kind, rates) in [("", &device.plain), (" tensor", &device.tensor), (" reached", &reached.products)] {
         for precision in Precision::ALL {
-            rows.push((format!("{}{kind}", precision.name()), rate(rates.of(precision), precision)));
+            let value = rates.of(precision);
+            push(&format!("{}{kind}", precision.name()), rate(value, precision), value);
         }
     }
-    rows.push(("copies reached".to_owned(), reached.copy_gb_s.map_or_else(|| NONE.to_owned(), bandwidth)));
-    rows.push(("interconnect".to_owned(), link(&links.interconnect, links.count)));
+    push("copies reached", reached.copy_gb_s.map_or_else(|| NONE.to_owned(), bandwidth), reached.copy_gb_s);
+    push("interconnect", link(&links.interconnect, links.count), None);
     let bridge = links.bridge.as_ref().map_or_else(|| NONE.to_owned(), |bridge| link(bridge, links.bridge_count));
-    rows.push(("bridge".to_owned(), bridge));
-    rows.push(("board power".to_owned(), format!("{:.0} W", board.power_w)));
+    push("bridge", bridge, None);
+    push("board power", format!("{:.0} W", board.power_w), Some(board.power_w));
+    let price = list_price(&device.id).map(|price| price.usd_per_hour);
+    push("list price", price.map_or_else(|| NONE.to_owned(), |usd| format!("{usd:.2} USD/h")), price);
     rows
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::diagnostics::{Code, Level};
 use crate::report::{
-    Assumption, Coverage, Excerpt, Extent, Finding, Graph, Layer, Location, Model, Parameters, Passes, Port, Producer,
-    Program, Report, SCHEMA, Summary, Target, TensorType,
+    Assumption, Bounds, ByteInterval, Coverage, Excerpt, Extent, Finding, Graph, Interval, Layer, LayerTime, Location,
+    MemoryBytes, Model, Parameters, Passes, Port, Producer, Program, Replicas, Report, SCHEMA, Summary, Target,
+    TensorType, Throughput, TimeMs, Totals,
 };
 
 /// Two models, of which one could not be read.
@@ -56,13 +57,7 @@ fn good() -> Model {
             ir_version: Some(8),
             opsets: BTreeMap::from([("ai.onnx".to_owned(), 17)]),
         },
-        target: Target {
-            mode: "train".to_owned(),
-            batch: Some(32),
-            global_batch: Some(32),
-            dims: BTreeMap::from([("batch".to_owned(), Some(32)), ("side".to_owned(), None)]),
-            ..Target::default()
-        },
+        target: target(),
         assumptions: vec![
             Assumption { key: "mode".to_owned(), value: "train".to_owned(), why: "nothing said".to_owned() },
             Assumption { key: "dim batch".to_owned(), value: "32".to_owned(), why: "training".to_owned() },
@@ -93,9 +88,37 @@ fn good() -> Model {
         }),
         inputs: vec![Port { name: "x".to_owned(), dtype: Some("float".to_owned()), shape: Some(symbolic.clone()) }],
         outputs: vec![Port { name: "y".to_owned(), dtype: None, shape: None }],
+        time_ms: Some(time()),
+        bounds: Some(Bounds { compute: 0.25, memory: 0.7, launch: 0.05 }),
+        throughput: Some(Throughput { samples_per_s: Some(2_170.0), tokens_per_s: None }),
+        memory_bytes: Some(memory()),
+        replicas: Some(Replicas {
+            speedup: 6.9,
+            efficiency: 0.86,
+            all_reduce_ms: 12.0,
+            mirrored_loss_ms: 3.1,
+            bound: "interconnect".to_owned(),
+        }),
+        totals: Some(Totals {
+            steps: 450_000,
+            hours: 14.75,
+            gpu_hours: 118.0,
+            usd: Some(361.1),
+            usd_per_gpu_hour: Some(3.06),
+            price_source: Some("--price".to_owned()),
+            energy_kwh: Some(28.3),
+        }),
         layers: vec![
             layer("a", Some(1000), Some(1 << 20)),
-            Layer { at_bound: true, ..layer(&long, Some(4_110_417_920), Some(1_234_567)) },
+            Layer {
+                at_bound: true,
+                time_ms: Some(LayerTime { forward: 0.42, backward: 0.9, p10: 0.8, p50: 1.32, p90: 2.2 }),
+                share: Some(0.011),
+                bound: Some("memory".to_owned()),
+                kernels: Some(3),
+                model: Some("roofline".to_owned()),
+                ..layer(&long, Some(4_110_417_920), Some(1_234_567))
+            },
             Layer {
                 op: "com.example.Strange".to_owned(),
                 parameters: 0,
@@ -109,6 +132,58 @@ fn good() -> Model {
             TensorType { dtype: Some("float".to_owned()), shape: Some(symbolic), upper_bound: None },
         )])),
         ..Model::default()
+    }
+}
+
+fn target() -> Target {
+    Target {
+        gpu: Some("v100-sxm2-16gb".to_owned()),
+        gpu_name: Some("Tesla V100-SXM2-16GB".to_owned()),
+        mode: "train".to_owned(),
+        batch: Some(32),
+        global_batch: Some(256),
+        precision: Some("fp32".to_owned()),
+        optimizer: Some("sgd".to_owned()),
+        runtime: Some("tensorflow@2.15".to_owned()),
+        replicas: Some(8),
+        hosts: Some(1),
+        strategy: Some("mirrored".to_owned()),
+        interconnect: Some("nvlink2".to_owned()),
+        dims: BTreeMap::from([("batch".to_owned(), Some(32)), ("side".to_owned(), None)]),
+    }
+}
+
+fn time() -> TimeMs {
+    TimeMs {
+        step: Interval { p10: 107.0, p50: 118.0, p90: 133.0 },
+        forward: 31.0,
+        backward: 68.0,
+        optimizer: 4.0,
+        overhead: 7.0,
+        mirrored_loss: 3.1,
+        all_reduce_exposed: 4.9,
+        input_wait: 0.0,
+    }
+}
+
+fn memory() -> MemoryBytes {
+    let mib = |mib: u64| mib << 20;
+    MemoryBytes {
+        peak: ByteInterval { p10: mib(5_400), p50: mib(6_180), p90: mib(7_000) },
+        peak_allocated: mib(4_396),
+        peak_reserved: mib(5_566),
+        parameters: mib(98),
+        gradients: mib(98),
+        optimizer: 0,
+        saved_activations: mib(4_200),
+        transient: 0,
+        workspace: mib(1_170),
+        communication: 0,
+        kv_cache: 0,
+        framework: mib(614),
+        capacity: mib(16_160),
+        fits: Some(true),
+        largest_batch: Some(88),
     }
 }
 

@@ -125,7 +125,8 @@ fn floor(text: &str, offset: usize) -> usize {
 /// along. The range is never empty: behind the end of the line it covers a space.
 fn clean(line: &str, range: Range<usize>) -> (String, Range<usize>) {
     const BEFORE: usize = 40;
-    const MOST: usize = COLUMNS - 10;
+    // Room for a line number of six digits, the border, and the sign for what is cut.
+    const MOST: usize = COLUMNS - 16;
     let from = if width(line) > MOST { skip(line, range.start, BEFORE) } else { 0 };
     let mut text = if from > 0 { String::from("... ") } else { String::new() };
     let mut moved: (Option<usize>, Option<usize>) = (None, None);
@@ -269,7 +270,7 @@ mod tests {
     fn long_lines_are_cut_around_the_mark() {
         let text = format!("{}Foo{}", "x".repeat(2_000), "y".repeat(2_000));
         let drawing = drawn(&text, 2_000..2_003);
-        assert!(drawing.lines().all(|line| width(line) <= COLUMNS + 5), "{drawing}");
+        assert!(drawing.lines().all(|line| width(line) <= COLUMNS), "{drawing}");
         let (mark, word) = columns(&drawing, "Foo");
         assert_eq!(mark, word);
     }

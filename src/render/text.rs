@@ -76,17 +76,21 @@ pub(super) fn hanging(head: &str, indent: usize, pieces: &[String]) -> String {
     let mut filled = false;
     for (index, piece) in pieces.iter().enumerate() {
         let piece = if index + 1 < pieces.len() { format!("{piece},") } else { piece.clone() };
-        if filled && width(&line) + 1 + width(&piece) > COLUMNS {
-            text.push_str(&line);
-            text.push('\n');
-            line = " ".repeat(indent);
-            filled = false;
+        // A piece that is longer than a line is as good as its words.
+        let words: Vec<&str> = if indent + width(&piece) > COLUMNS { piece.split(' ').collect() } else { vec![&piece] };
+        for word in words {
+            if filled && width(&line) + 1 + width(word) > COLUMNS {
+                text.push_str(&line);
+                text.push('\n');
+                line = " ".repeat(indent);
+                filled = false;
+            }
+            if filled {
+                line.push(' ');
+            }
+            line.push_str(word);
+            filled = true;
         }
-        if filled {
-            line.push(' ');
-        }
-        line.push_str(&piece);
-        filled = true;
     }
     text.push_str(&line);
     text.push('\n');
@@ -156,6 +160,8 @@ mod tests {
         let pieces: Vec<String> = (0..40).map(|index| format!("piece {index}")).collect();
         let text = list("  assumed: ", &pieces);
         assert!(text.lines().count() > 1 && text.lines().all(|line| width(line) <= COLUMNS));
+        let text = list("  head  ", &["short".to_owned(), "a long piece ".repeat(20).trim().to_owned()]);
+        assert!(text.lines().count() > 2 && text.lines().all(|line| width(line) <= COLUMNS), "{text}");
         let text = paragraph("  formula  ", &"123*batch + ".repeat(100), 3, Style::PLAIN);
         assert_eq!(text.lines().count(), 3);
         assert!(text.ends_with("…\n"));

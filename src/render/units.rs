@@ -1,5 +1,7 @@
 //! Numbers with units, for people: at most three significant digits. A number that needs no rounding stands as it is.
 
+use super::Style;
+
 const PREFIXES: [&str; 11] = ["", "K", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
 const BYTE_UNITS: [&str; 11] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB", "RiB", "QiB"];
 
@@ -42,6 +44,83 @@ pub fn bytes(value: i128) -> String {
 #[must_use]
 pub fn bytes_or_unknown(value: Option<i128>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), bytes)
+}
+
+/// A number for people: `118`, `6.4`, `0.042`, `2 170`, `1.23 M`; `?` where it is not finite.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if !size.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    if size >= 999_500.0 {
+        return count(value as i128);
+    }
+    if size >= 999.5 {
+        let step = if size < 9_995.0 {
+            10.0
+        } else if size < 99_950.0 {
+            100.0
+        } else {
+            1000.0
+        };
+        return grouped((value / step).round() as i64 * step as i64);
+    }
+    // A number that needs no rounding stands as it is.
+    let mut decimals = if value.fract() == 0.0 || size >= 99.95 {
+        0
+    } else if size >= 9.995 {
+        1
+    } else {
+        2
+    };
+    // Below 1 two digits are enough to compare by; what is too small for that is as good as nothing.
+    let mut least = 0.095;
+    while size > 0.0 && size < least && decimals < 6 {
+        least /= 10.0;
+        decimals += 1;
+    }
+    // Adding 0 takes the sign off a zero.
+    format!("{:.decimals$}", value + 0.0)
+}
+
+/// Milliseconds in the unit that suits them: `42 µs`, `118 ms`, `12.3 s`.
+#[must_use]
+pub fn duration(ms: f64, style: Style) -> String {
+    let (factor, unit) = duration_unit(ms, style);
+    format!("{} {unit}", number(ms * factor))
+}
+
+/// The unit that suits so many milliseconds, and what turns milliseconds into it.
+pub(super) fn duration_unit(ms: f64, style: Style) -> (f64, &'static str) {
+    if ms > 0.0 && ms < 0.095 {
+        (1e3, if style.unicode { "µs" } else { "us" })
+    } else if ms.is_finite() && ms >= 9_995.0 {
+        (1e-3, "s")
+    } else {
+        (1.0, "ms")
+    }
+}
+
+/// A share as percent: `86 %`.
+#[must_use]
+pub fn share(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent > 0.0 && percent < 0.05 { "under 0.1 %".to_owned() } else { format!("{} %", number(percent)) }
+}
+
+/// Digits in groups of three.
+fn grouped(value: i64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        let left = digits.len() - index;
+        if index > 0 && left.is_multiple_of(3) && !text.ends_with('-') {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// `1 file`, `2 files`.
@@ -128,6 +207,46 @@ mod tests {
         assert_eq!(count(i128::MIN), "-170141183 Q");
         assert_eq!(bytes(i128::MAX), "134217728 QiB");
         assert_eq!(count(9_007_199_254_740_993), "9.01 P");
+    }
+
+    #[test]
+    fn numbers_have_three_significant_digits() {
+        let cases = [
+            (0.0, "0"),
+            (0.0421, "0.042"),
+            (0.000_042, "0.000042"),
+            (0.42, "0.42"),
+            (0.199, "0.20"),
+            (-0.0, "0"),
+            (3.0, "3"),
+            (6.4, "6.40"),
+            (9.996, "10.0"),
+            (31.25, "31.2"),
+            (99.96, "100"),
+            (117.6, "118"),
+            (999.6, "1 000"),
+            (2_168.0, "2 170"),
+            (-2_168.0, "-2 170"),
+            (123_456.0, "123 000"),
+            (999_499.0, "999 000"),
+            (1_234_567.0, "1.23 M"),
+            (f64::NAN, "?"),
+            (f64::INFINITY, "?"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn durations_choose_their_unit() {
+        assert_eq!(duration(0.0421, Style::PLAIN), "42.1 µs");
+        assert_eq!(duration(0.0421, Style { color: false, unicode: false }), "42.1 us");
+        assert_eq!(duration(0.0, Style::PLAIN), "0 ms");
+        assert_eq!(duration(118.2, Style::PLAIN), "118 ms");
+        assert_eq!(duration(12_300.0, Style::PLAIN), "12.3 s");
+        assert_eq!(share(0.857), "85.7 %");
+        assert_eq!(share(0.0001), "under 0.1 %");
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub struct Model {
     pub outputs: Vec<Port>,
     /// Predicted time of a step; `null` when sizes that it depends on are not known.
     pub time_ms: Option<TimeMs>,
+    /// What limits the layers, as shares of their time.
+    pub bounds: Option<Bounds>,
     /// Predicted throughput over all replicas.
     pub throughput: Option<Throughput>,
     /// Predicted memory of one device.
@@ -130,6 +132,32 @@ pub struct TimeMs {
     pub all_reduce_exposed: f64,
     /// Waiting for input (`--input-ms`, `--input-samples-per-s`).
     pub input_wait: f64,
+}
+
+/// What limits the layers, as shares of the time of all of them, 0 to 1; the three sum to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Bounds {
+    /// Layers that arithmetic limits.
+    pub compute: f64,
+    /// Layers that memory traffic limits.
+    pub memory: f64,
+    /// Layers that are too small for either: each launch of a kernel takes its time.
+    pub launch: f64,
+}
+
+impl Bounds {
+    /// The shares of layers with known times; `None` where none takes any.
+    #[must_use]
+    pub fn of(layers: &[Layer]) -> Option<Self> {
+        let ms = |bound: &str| {
+            let bound_so = layers.iter().filter(|layer| layer.bound.as_deref() == Some(bound));
+            // A sum of nothing would be -0.
+            bound_so.filter_map(|layer| layer.time_ms).fold(0.0, |sum, time| sum + time.p50)
+        };
+        let [compute, memory, launch] = ["compute", "memory", "launch"].map(ms);
+        let all = compute + memory + launch;
+        (all > 0.0).then(|| Self { compute: compute / all, memory: memory / all, launch: launch / all })
+    }
 }
 
 /// Predicted throughput over all replicas.

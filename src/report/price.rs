@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::build::batch;
 use super::totals::totals;
-use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
+use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
 use crate::analysis::{Analysis, Figures};
 use crate::assume::assume;
 use crate::diagnostics::Diagnostic;
@@ -44,6 +44,7 @@ impl Pricing<'_> {
             return Vec::new();
         };
         fill(&estimate, &target, model);
+        model.bounds = Bounds::of(&model.layers);
         model.totals = totals(&self.options.request, &target, &estimate.time);
         lint(&LintCx {
             checked: self.checked,

@@ -33,10 +33,12 @@ pub struct Runtime {
     pub layout: fn(Precision) -> Layout,
     /// Library of products and convolutions.
     pub library: Library,
+    /// Whether filters are stored with channels last and turned for every convolution that wants them first.
+    pub turns_filters: bool,
     /// How weights are updated.
-    pub update: Update,
+    pub update: fn(Option<Version>) -> Update,
     /// Times that do not depend on sizes.
-    pub overhead: Overhead,
+    pub overhead: fn(Option<Version>) -> Overhead,
     /// Memory that does not depend on the model.
     pub memory: Allocation,
     /// How replicas work together where nothing else is said.

@@ -16,11 +16,12 @@ pub(super) static ONNXRUNTIME: Runtime = Runtime {
     tf32: |_| Tf32 { convolutions: true, products: true },
     layout: |_| Layout::ChannelsFirst,
     library: Library::Vendor,
-    update: Update::Fused,
-    overhead: Overhead {
+    turns_filters: false,
+    update: |_| Update::Fused,
+    overhead: |_| Overhead {
         launch_us: 1.5,
-        host_forward_us: 4.0,
-        host_backward_us: 4.0,
+        host_forward_us: 7.0,
+        host_backward_us: 7.0,
         host_update_us: 1.0,
         step_us: 100.0,
     },

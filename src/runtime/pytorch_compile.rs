@@ -19,11 +19,12 @@ pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
         _ => Layout::ChannelsFirst,
     },
     library: Library::Vendor,
-    update: Update::Fused,
-    overhead: Overhead {
+    turns_filters: false,
+    update: |_| Update::Fused,
+    overhead: |_| Overhead {
         launch_us: 1.5,
-        host_forward_us: 5.0,
-        host_backward_us: 5.0,
+        host_forward_us: 8.0,
+        host_backward_us: 8.0,
         host_update_us: 0.5,
         step_us: 250.0,
     },

@@ -23,12 +23,13 @@ pub(super) static TENSORFLOW: Runtime = Runtime {
         _ => Layout::ChannelsFirst,
     },
     library: Library::Vendor,
-    update: Update::PerTensor,
-    overhead: Overhead {
+    turns_filters: true,
+    update: |_| Update::PerTensor,
+    overhead: |_| Overhead {
         launch_us: 2.0,
-        host_forward_us: 5.0,
-        host_backward_us: 5.0,
-        host_update_us: 5.0,
+        host_forward_us: 10.0,
+        host_backward_us: 10.0,
+        host_update_us: 8.0,
         step_us: 600.0,
     },
     memory: Allocation { base_mib: 900.0, allocator: Allocator::BestFit },

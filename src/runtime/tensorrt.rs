@@ -18,11 +18,12 @@ pub(super) static TENSORRT: Runtime = Runtime {
         _ => Layout::ChannelsLast,
     },
     library: Library::TensorRt,
-    update: Update::Fused,
-    overhead: Overhead {
+    turns_filters: false,
+    update: |_| Update::Fused,
+    overhead: |_| Overhead {
         launch_us: 1.0,
-        host_forward_us: 2.0,
-        host_backward_us: 2.0,
+        host_forward_us: 3.0,
+        host_backward_us: 3.0,
         host_update_us: 1.0,
         step_us: 30.0,
     },

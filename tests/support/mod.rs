@@ -56,7 +56,10 @@ pub(crate) fn layer_ms(model: &Model, key: &str) -> f64 {
 pub(crate) fn far_weight(element: &str, bytes_each: u64, name: &str, dims: &[u64]) -> String {
     let list: Vec<_> = dims.iter().map(u64::to_string).collect();
     let bytes = dims.iter().product::<u64>() * bytes_each;
-    format!("{element}[{}] {name} = [\"location\": \"w.bin\", \"offset\": \"0\", \"length\": \"{bytes}\"]", list.join(", "))
+    format!(
+        "{element}[{}] {name} = [\"location\": \"w.bin\", \"offset\": \"0\", \"length\": \"{bytes}\"]",
+        list.join(", ")
+    )
 }
 
 /// Checks ONNX text for inference.

@@ -1,9 +1,14 @@
 //! Chores of the repository; `cargo xtask help` lists them.
 
+#[cfg(any(test, feature = "train"))]
+#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "the light build tests it and does not run it"))]
+mod eval;
 mod fill;
 mod fixtures;
 mod fuzz;
 mod generate;
+#[cfg(not(feature = "train"))]
+mod heavy;
 mod large;
 mod layout;
 mod messages;
@@ -33,6 +38,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Holds predictions against tables of measurements.
+    #[cfg(not(feature = "train"))]
+    Eval(heavy::Arguments),
+    #[cfg(feature = "train")]
+    Eval(eval::Arguments),
     Tidy(tidy::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -42,6 +52,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        #[cfg(not(feature = "train"))]
+        Command::Eval(arguments) => heavy::run("eval", &arguments),
+        #[cfg(feature = "train")]
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

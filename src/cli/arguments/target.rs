@@ -50,7 +50,7 @@ pub(in crate::cli) struct TargetArguments {
     #[arg(long, value_name = "NAME", value_parser = values::strategy)]
     strategy: Option<Strategy>,
 
-    /// What joins the devices of a host, as in nvlink3 or pcie4 [default: by board]
+    /// What joins the devices of a host, or hosts, as in nvlink3, pcie4 or infiniband-hdr [default: by board]
     #[arg(long, value_name = "ID", value_parser = values::interconnect)]
     interconnect: Option<&'static Interconnect>,
 

@@ -42,8 +42,11 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         return None;
     }
     let (count, dense) = (tables.places.len(), say::about_bytes(bytes));
-    let (noun, gradients) =
-        if count == 1 { ("an embedding table", "its gradient is") } else { ("embedding tables", "their gradients are") };
+    let (noun, gradients) = if count == 1 {
+        ("an embedding table", "its gradient is")
+    } else {
+        ("embedding tables", "their gradients are")
+    };
     let read = share(tables.read, tables.elements).min(1.0);
     let message = format!(
         "{} of the trained parameters are {noun}; a step reads {} of the rows, and {gradients} {dense} when dense",

@@ -47,7 +47,8 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         say::percent(part),
         cx.device()
     );
-    let mut diagnostic = Diagnostic::new(Code::Fp32OnTensorCores, message).maybe_help(joined(better.into_iter().map(|(_, text)| Some(text))));
+    let mut diagnostic = Diagnostic::new(Code::Fp32OnTensorCores, message)
+        .maybe_help(joined(better.into_iter().map(|(_, text)| Some(text))));
     diagnostic.places = layers.into_iter().map(|(place, _)| place).collect();
     Some(diagnostic)
 }

@@ -85,6 +85,12 @@ fn other_runtime(cx: &LintCx<'_>) -> Option<String> {
     let (runtime, step) = priced.min_by(|left, right| left.1.total_cmp(&right.1))?;
     let gain = now / step;
     (gain >= GAIN).then(|| {
-        format!("--runtime {} is predicted to take {} a {} ({})", runtime.name, say::ms(step), cx.run(), say::times(gain))
+        format!(
+            "--runtime {} is predicted to take {} a {} ({})",
+            runtime.name,
+            say::ms(step),
+            cx.run(),
+            say::times(gain)
+        )
     })
 }

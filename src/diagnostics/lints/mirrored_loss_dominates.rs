@@ -20,9 +20,9 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         say::percent(part)
     );
     let ddp = cx.what_if(|target| target.strategy = Strategy::Ddp).map(|estimate| step_ms(&estimate));
-    let ddp = ddp.filter(|ddp| *ddp < 0.95 * step).map(|ddp| {
-        format!("--strategy ddp is predicted to take {} a step instead of {}", say::ms(ddp), say::ms(step))
-    });
+    let ddp = ddp
+        .filter(|ddp| *ddp < 0.95 * step)
+        .map(|ddp| format!("--strategy ddp is predicted to take {} a step instead of {}", say::ms(ddp), say::ms(step)));
     let batch = cx.target.batch.and_then(|batch| {
         let larger = batch.checked_mul(4)?;
         let estimate = cx.at_batch(larger)?;

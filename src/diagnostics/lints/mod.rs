@@ -210,8 +210,7 @@ fn upper_end(estimate: &Estimate) -> u64 {
 /// kernels that are too small to be limited by anything else.
 fn launch_share(estimate: &Estimate) -> f64 {
     let time = &estimate.time;
-    let small: f64 =
-        estimate.layers.iter().filter(|layer| layer.bound == Some(Bound::Launch)).map(layer_ms).sum();
+    let small: f64 = estimate.layers.iter().filter(|layer| layer.bound == Some(Bound::Launch)).map(layer_ms).sum();
     share(time.overhead + small, kernels_ms(estimate) + time.optimizer + time.overhead)
 }
 

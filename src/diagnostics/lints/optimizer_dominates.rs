@@ -34,13 +34,13 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
 
 /// A runtime that updates all weights in one kernel, of the same framework where there is one.
 fn fused(cx: &LintCx<'_>, now: f64) -> Option<String> {
-    if cx.target.runtime.update == Update::Fused {
+    if (cx.target.runtime.update)(cx.target.version) == Update::Fused {
         return None;
     }
     let family = cx.target.runtime.name.split('-').next().unwrap_or_default();
-    let runtime = RUNTIMES
-        .into_iter()
-        .find(|runtime| runtime.trains && runtime.update == Update::Fused && runtime.name.starts_with(family))?;
+    let runtime = RUNTIMES.into_iter().find(|runtime| {
+        runtime.trains && (runtime.update)(None) == Update::Fused && runtime.name.starts_with(family)
+    })?;
     let estimate = cx.what_if(|target| (target.runtime, target.version) = (runtime, None))?;
     let ms = estimate.time.optimizer;
     (ms < 0.9 * now)

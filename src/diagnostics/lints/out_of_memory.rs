@@ -18,10 +18,10 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     let diagnostic = if memory.fits == Some(false) {
         let short = say::bytes(memory.peak.p50.saturating_sub(memory.capacity));
         let needed = say::bytes(memory.peak.p50);
-        let message =
-            format!("a {run} needs {needed} and the {device} has {capacity}, so {short} are missing; {most}");
-        Diagnostic::new(Code::OutOfMemory, message)
-            .note("no setting of the allocator helps: live tensors alone, and what the libraries must have, are too many")
+        let message = format!("a {run} needs {needed} and the {device} has {capacity}, so {short} are missing; {most}");
+        Diagnostic::new(Code::OutOfMemory, message).note(
+            "no setting of the allocator helps: live tensors alone, and what the libraries must have, are too many",
+        )
     } else {
         let (low, high) = (say::bytes(memory.peak.p10), say::bytes(memory.peak.p90));
         let message = format!(
@@ -124,6 +124,8 @@ fn larger_card(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
 
 /// Whether a card can take the place of another: of the same maker, and no board for embedded use.
 fn is_peer(own: &Device, other: &Device) -> bool {
-    let amd = |device: &Device| ["rdna", "cdna", "gcn", "vega"].iter().any(|word| device.board.architecture.starts_with(word));
+    let amd = |device: &Device| {
+        ["rdna", "cdna", "gcn", "vega"].iter().any(|word| device.board.architecture.starts_with(word))
+    };
     amd(own) == amd(other) && !other.id.starts_with("jetson")
 }

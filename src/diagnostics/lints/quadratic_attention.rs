@@ -48,7 +48,8 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
          four times as much",
         say::percent(time)
     );
-    let mut diagnostic = Diagnostic::new(Code::QuadraticAttention, message).maybe_help(joined([fused(cx), doubled(cx)]));
+    let mut diagnostic =
+        Diagnostic::new(Code::QuadraticAttention, message).maybe_help(joined([fused(cx), doubled(cx)]));
     diagnostic.places = places.into_iter().map(|(place, _)| place).collect();
     Some(diagnostic)
 }
@@ -89,10 +90,8 @@ fn is_of(sizes: &Sizes, tensor: TensorId, pairs: &[Pair]) -> bool {
 
 /// Whether a node is an attention over long sequences, as one operator.
 fn is_fused(node: &Node, sizes: &Sizes) -> bool {
-    let fused = matches!(
-        &*node.op,
-        "Attention" | "com.microsoft.MultiHeadAttention" | "com.microsoft.GroupQueryAttention"
-    );
+    let fused =
+        matches!(&*node.op, "Attention" | "com.microsoft.MultiHeadAttention" | "com.microsoft.GroupQueryAttention");
     let output = node.outputs.first().copied().flatten().and_then(|tensor| sizes.get(tensor));
     fused && output.and_then(|sized| sized.dim_from_end(1)).is_some_and(|rows| rows >= LENGTH)
 }

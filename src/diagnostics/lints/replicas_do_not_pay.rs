@@ -49,7 +49,8 @@ fn said(cx: &LintCx<'_>, option: &str, estimate: &Estimate, replicas: u32) -> Op
     let new = speedup(estimate, replicas);
     let gain = new / speedup(cx.estimate, cx.target.replicas);
     // Less loss is no advice.
-    (gain >= 1.1 && new >= SPEEDUP).then(|| format!("{option} is predicted to give {} the work of one", say::times(new)))
+    (gain >= 1.1 && new >= SPEEDUP)
+        .then(|| format!("{option} is predicted to give {} the work of one", say::times(new)))
 }
 
 /// More work for each exchange: the batch at which it pays, or four times the batch.
@@ -71,7 +72,9 @@ fn faster_link(cx: &LintCx<'_>) -> Option<String> {
     let (target, links) = (cx.target, &cx.target.device.links);
     let named = [Some(&links.interconnect), links.bridge.as_ref()].into_iter().flatten();
     let known = named.filter_map(|id| find_interconnect(id).ok());
-    let faster = known.filter(|link| link.id != target.interconnect.id && link.kind != Kind::Bus).max_by(|left, right| left.gb_s.total_cmp(&right.gb_s))?;
+    let faster = known
+        .filter(|link| link.id != target.interconnect.id && link.kind != Kind::Bus)
+        .max_by(|left, right| left.gb_s.total_cmp(&right.gb_s))?;
     let estimate = cx.what_if(|target| target.interconnect = faster)?;
     said(cx, &format!("--interconnect {}", faster.id), &estimate, target.replicas)
 }

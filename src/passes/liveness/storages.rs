@@ -164,8 +164,7 @@ impl<'a> Walker<'_, 'a> {
         let works = asked.operator.work(&cx);
         let op = self.op(operation);
         let step = u32::try_from(self.walk.steps.len()).unwrap_or(u32::MAX);
-        let mut found =
-            Step { layer: operation.layer, runs: asked.runs as u64, ..Step::default() };
+        let mut found = Step { layer: operation.layer, runs: asked.runs as u64, ..Step::default() };
         let casting = casting(op, &works);
         for (input, &needs) in operation.inputs.iter().zip(&asked.needs_gradient) {
             let Some(tensor) = *input else { continue };
@@ -237,14 +236,7 @@ impl<'a> Walker<'_, 'a> {
     }
 
     /// Strides of a view; `None` where there is none, so that the elements are copied.
-    fn view(
-        &self,
-        op: &str,
-        asked: &Asked<'_>,
-        input: TensorId,
-        from: Sized<'_>,
-        to: Sized<'_>,
-    ) -> Option<Vec<u64>> {
+    fn view(&self, op: &str, asked: &Asked<'_>, input: TensorId, from: Sized<'_>, to: Sized<'_>) -> Option<Vec<u64>> {
         let strides = self.strides.of(input, from.dims);
         if from.dims == to.dims {
             return Some(strides);
@@ -360,7 +352,9 @@ impl<'a> Walker<'_, 'a> {
     }
 
     fn multiplies_rows(&self, asked: &Asked<'_>, index: usize) -> bool {
-        index < 2 && asked.inputs.len() <= 3 && asked.inputs.iter().take(2).all(|input| input.is_some())
+        index < 2
+            && asked.inputs.len() <= 3
+            && asked.inputs.iter().take(2).all(|input| input.is_some())
             && matches!(asked.operator.work(&asked.cx()).as_slice(), [Work { family: Family::Product { .. }, .. }])
     }
 
@@ -510,8 +504,21 @@ fn casting(op: &str, works: &[Work]) -> Casting {
     let full = works.iter().any(|work| matches!(work.family, Family::LayerNorm { .. } | Family::Softmax { .. }));
     let named = matches!(
         op,
-        "Exp" | "Log" | "Pow" | "Reciprocal" | "Softplus" | "Sinh" | "Cosh" | "Tan" | "Acos" | "Asin" | "ReduceSum"
-            | "ReduceProd" | "ReduceL1" | "ReduceL2" | "CumSum"
+        "Exp"
+            | "Log"
+            | "Pow"
+            | "Reciprocal"
+            | "Softplus"
+            | "Sinh"
+            | "Cosh"
+            | "Tan"
+            | "Acos"
+            | "Asin"
+            | "ReduceSum"
+            | "ReduceProd"
+            | "ReduceL1"
+            | "ReduceL2"
+            | "CumSum"
     );
     if full || named { Casting::Full } else { Casting::Widest }
 }

@@ -84,7 +84,8 @@ pub(super) fn follow(walk: &Walk, training: bool) -> Liveness {
     }
     let levels = saved.levels().zip(other.levels()).map(|(saved, transient)| Moment { saved, transient });
     // The first of equal moments.
-    liveness.peak = levels.fold(Moment::default(), |best, found| if found.total() > best.total() { found } else { best });
+    liveness.peak =
+        levels.fold(Moment::default(), |best, found| if found.total() > best.total() { found } else { best });
     liveness
 }
 

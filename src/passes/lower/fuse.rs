@@ -4,7 +4,7 @@ use super::group::launch_of;
 use super::{Class, Item, Launch, Lowering};
 use crate::engine::Mode;
 use crate::ir::graph::{Origin, TensorId};
-use crate::ir::hash::HashMap;
+use crate::ir::hash::{HashMap, HashSet};
 
 /// Operations that run as one: indices of items, in running order.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(super) struct Group {
     pub(super) members: Vec<usize>,
     /// What the others were joined to.
     pub(super) class: Class,
+    /// An input whose elements must be put in order first.
+    pub(super) copied: Option<TensorId>,
 }
 
 /// Joins what the runtime fuses and makes the launches.
@@ -33,7 +35,7 @@ struct Fuser<'l, 'a> {
     maker: HashMap<TensorId, usize>,
     groups: Vec<Group>,
     /// Tensors whose elements do not lie in order: transposed views.
-    strided: HashMap<TensorId, ()>,
+    strided: HashSet<TensorId>,
 }
 
 impl<'l, 'a> Fuser<'l, 'a> {
@@ -46,12 +48,13 @@ impl<'l, 'a> Fuser<'l, 'a> {
                 *count = count.saturating_add(1);
             }
         }
-        Self { lowering, items, readers, maker: HashMap::default(), groups: Vec::new(), strided: HashMap::default() }
+        Self { lowering, items, readers, maker: HashMap::default(), groups: Vec::new(), strided: HashSet::default() }
     }
 
     fn add(&mut self, index: usize) {
         let Some(item) = self.items.get(index) else { return };
         let class = self.class(item);
+        let copied = self.copied(item, class);
         let joined = match class {
             Class::View => None,
             _ => self.group_to_join(item, class),
@@ -68,7 +71,7 @@ impl<'l, 'a> Fuser<'l, 'a> {
                 group
             }
             None => {
-                self.groups.push(Group { members: vec![index], class });
+                self.groups.push(Group { members: vec![index], class, copied });
                 self.groups.len() - 1
             }
         };
@@ -83,21 +86,21 @@ impl<'l, 'a> Fuser<'l, 'a> {
             return item.class;
         }
         let op = self.op(item);
-        let strided = item.operation.inputs.first().copied().flatten().filter(|input| self.strided.contains_key(input));
+        let strided = item.operation.inputs.first().copied().flatten().filter(|input| self.strided.contains(input));
         let output = item.operation.outputs.first().copied().flatten();
         match op {
             "Transpose" => {
                 // The output of fused attention is laid out so that this transposition undoes another.
                 let from_attention = self.is_made_by_attention(item);
                 if let Some(output) = output.filter(|_| strided.is_none() && !from_attention) {
-                    self.strided.insert(output, ());
+                    self.strided.insert(output);
                 }
                 Class::View
             }
             "Slice" | "Split" | "Expand" | "Squeeze" | "Unsqueeze" | "Identity" => {
                 if strided.is_some() {
                     for &output in item.operation.outputs.iter().flatten() {
-                        self.strided.insert(output, ());
+                        self.strided.insert(output);
                     }
                 }
                 Class::View
@@ -105,6 +108,22 @@ impl<'l, 'a> Fuser<'l, 'a> {
             "Reshape" | "Flatten" if strided.is_some() => Class::Move,
             _ => item.class,
         }
+    }
+
+    /// The first input, where it is a strided view and the item wants its elements in order: rows, and products with a
+    /// weight. Generated kernels read through strides.
+    fn copied(&self, item: &Item<'a>, class: Class) -> Option<TensorId> {
+        let input = item.operation.inputs.first().copied().flatten().filter(|input| self.strided.contains(input))?;
+        let stored = |tensor: TensorId| {
+            let origin = self.lowering.analysis.program.tensor(tensor).map(|tensor| tensor.origin);
+            matches!(origin, Some(Origin::Stored(_)))
+        };
+        let wants = match class {
+            Class::Rows => !self.lowering.target.runtime.fusion.chains,
+            Class::Product => item.operation.inputs.get(1).copied().flatten().is_some_and(stored),
+            _ => false,
+        };
+        wants.then_some(input)
     }
 
     fn op(&self, item: &Item<'a>) -> &'a str {

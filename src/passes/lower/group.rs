@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::fuse::Group;
 use super::{Class, Item, Launch, Lowering};
+use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ir::hash::HashSet;
-use crate::ops::work::Work;
-use crate::runtime::Pass;
+use crate::ops::work::{Family, Work};
+use crate::runtime::{Kernel, Layout, Pass};
 
 /// What a group launches; nothing where it only holds views.
 pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Group, readers: &[u32]) -> Option<Launch> {
@@ -24,6 +25,9 @@ pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Gro
         // A view is walked through on the host, unless it is nothing but a name.
         return Some(launch);
     }
+    if let Some(input) = group.copied {
+        copy(lowering, first, input, &mut launch);
+    }
     for member in rest {
         launch.others.extend(member.operation.layers());
     }
@@ -31,11 +35,15 @@ pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Gro
         // A copy that only strides ask for moves what the view would have shown.
         let copied = first.forward.is_empty() || first.class == Class::View;
         if copied && group.class == Class::Move {
-            copy(lowering, first, &mut launch);
+            if let Some(output) = first.operation.outputs.first().copied().flatten() {
+                copy(lowering, first, output, &mut launch);
+            }
             return Some(launch);
         }
+        turn_filter(lowering, first, &mut launch);
         launch.kernels.extend(first.forward.iter().map(|work| lowering.kernel(first, work, Pass::Forward)));
         launch.kernels.extend(first.backward.iter().map(|(work, pass)| lowering.kernel(first, work, *pass)));
+        sum_gradients(lowering, first, readers, &mut launch);
         return Some(launch);
     }
     fused(lowering, &members, readers, &mut launch);
@@ -45,13 +53,12 @@ pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Gro
 /// What the host spends on a view, beside an operator that launches a kernel.
 const VIEW_SHARE: f64 = 0.3;
 
-/// A copy of the first input, forward, and of its gradient, backward.
-fn copy(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
-    let Some(output) = item.operation.outputs.first().copied().flatten() else { return };
+/// A copy of as much as a tensor, forward, and of its gradient, backward.
+fn copy(lowering: &Lowering<'_>, item: &Item<'_>, output: TensorId, launch: &mut Launch) {
     let Some(sized) = lowering.sizes.get(output) else { return };
     let bytes = lowering.bytes(output);
     let work = Work {
-        family: crate::ops::Family::Copy { elements: sized.elements() },
+        family: Family::Copy { elements: sized.elements() },
         flops: 0.0,
         bytes_read: bytes,
         bytes_written: bytes,
@@ -60,10 +67,67 @@ fn copy(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
     let mut kernel = lowering.kernel(item, &work, Pass::Forward);
     (kernel.bytes_read, kernel.bytes_written) = (bytes, bytes);
     launch.kernels.push(kernel);
-    let train = lowering.target.mode == crate::engine::Mode::Train;
+    let train = lowering.target.mode == Mode::Train;
     let input = item.operation.inputs.first().copied().flatten();
     if train && input.is_some_and(|input| lowering.needs_gradient(input)) {
-        launch.kernels.push(crate::runtime::Kernel { pass: Pass::Backward, ..kernel });
+        launch.kernels.push(Kernel { pass: Pass::Backward, ..kernel });
+    }
+}
+
+/// A tensor that several operations read has a gradient from each: they are added two by two.
+fn sum_gradients(lowering: &Lowering<'_>, item: &Item<'_>, readers: &[u32], launch: &mut Launch) {
+    if lowering.target.mode != Mode::Train {
+        return;
+    }
+    for &output in item.operation.outputs.iter().flatten().filter(|&&output| lowering.needs_gradient(output)) {
+        let sums = readers.get(output.0 as usize).copied().unwrap_or(0).saturating_sub(1);
+        let Some(sized) = lowering.sizes.get(output).filter(|_| sums > 0) else { continue };
+        let bytes = lowering.bytes(output);
+        let work = Work {
+            family: Family::Elementwise { elements: sized.elements() },
+            flops: sized.elements() as f64,
+            bytes_read: 2.0 * bytes,
+            bytes_written: bytes,
+            operands: [None; 2],
+        };
+        let mut kernel = lowering.kernel(item, &work, Pass::Backward);
+        (kernel.bytes_read, kernel.bytes_written) = (work.bytes_read, work.bytes_written);
+        kernel.runs *= f64::from(sums);
+        launch.kernels.push(kernel);
+    }
+}
+
+/// Bytes that memory moves for an element that stands alone: a sector.
+const SECTOR_BYTES: f64 = 32.0;
+
+/// Where filters are stored with channels last, each convolution with channels first has its filter turned, forward and
+/// for the gradient of the data, and the filter's gradient turned back. One side of the turn touches a sector for each
+/// element.
+fn turn_filter(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
+    let runtime = lowering.target.runtime;
+    let turns = item.forward.iter().any(|work| {
+        matches!(work.family, Family::Convolution(convolution) if convolution.groups <= 1 && !convolution.is_pointwise())
+    });
+    if !runtime.turns_filters || !turns || lowering.layout(item.precision) != Layout::ChannelsFirst {
+        return;
+    }
+    let Some(weight) = item.operation.inputs.get(1).copied().flatten() else { return };
+    let Some(sized) = lowering.sizes.get(weight) else { return };
+    let elements = sized.elements();
+    let mut passes = vec![Pass::Forward];
+    passes.extend(item.backward.iter().map(|(_, pass)| *pass));
+    let bytes = lowering.bytes(weight);
+    for pass in passes {
+        let work = Work {
+            family: Family::Copy { elements },
+            flops: 0.0,
+            bytes_read: elements as f64 * SECTOR_BYTES,
+            bytes_written: bytes,
+            operands: [None; 2],
+        };
+        let mut kernel = lowering.kernel(item, &work, pass);
+        (kernel.bytes_read, kernel.bytes_written) = (work.bytes_read, work.bytes_written);
+        launch.kernels.push(kernel);
     }
 }
 
@@ -119,15 +183,13 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
         .find(|member| matches!(member.class, Class::Product))
         .or_else(|| members.iter().find(|member| matches!(member.class, Class::Rows | Class::BatchNorm)))
         .unwrap_or(first);
+    // Statistics over the batch need a walk of their own before the elements are used.
+    let walks = if main.class == Class::BatchNorm && lowering.target.mode == Mode::Train { 2.0 } else { 1.0 };
     let flops = |works: &mut dyn Iterator<Item = f64>| works.sum::<f64>();
     if let Some(work) = main.forward.first() {
         let mut kernel = lowering.kernel(main, work, Pass::Forward);
         kernel.flops = flops(&mut members.iter().flat_map(|member| &member.forward).map(|work| work.flops));
-        (kernel.bytes_read, kernel.bytes_written) = (reads, writes);
-        // Statistics need a first walk over the input.
-        if main.class == Class::BatchNorm && lowering.target.mode == crate::engine::Mode::Train {
-            kernel.bytes_read += reads;
-        }
+        (kernel.bytes_read, kernel.bytes_written) = (reads * walks, writes);
         launch.kernels.push(kernel);
     }
     let backwards = || members.iter().flat_map(|member| &member.backward);
@@ -147,7 +209,7 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
         let mut kept: Vec<TensorId> = kept.copied().collect();
         kept.sort_unstable();
         let gradients = read.iter().copied().filter(|&tensor| lowering.needs_gradient(tensor));
-        kernel.bytes_read = gradients_in + sum(&mut kept.into_iter()) + extra;
+        kernel.bytes_read = (gradients_in + sum(&mut kept.into_iter())) * walks + extra;
         kernel.bytes_written = sum(&mut gradients.collect::<Vec<_>>().into_iter());
         launch.kernels.push(kernel);
     }

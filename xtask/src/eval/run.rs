@@ -1,0 +1,109 @@
+//! The chore itself: options in, tables and figures out.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::network::ModelFiles;
+use super::observe::{Asked, Observed, Skipped, observe};
+use super::question::Question;
+use super::row::Row;
+use super::sets::{By, sets};
+use super::{doubt, judge, page, show, table};
+use crate::{Outcome, root};
+
+/// Holds predictions against tables of measurements.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Tables of whole networks: Parquet files, or folders of them
+    #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "layers")]
+    models: Vec<PathBuf>,
+
+    /// Folder of the model files that the tables name
+    #[arg(long, value_name = "DIR", required_unless_present = "layers")]
+    model_files: Option<PathBuf>,
+
+    /// Tables of layers (not available in this version)
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    layers: Vec<PathBuf>,
+
+    /// Folder of predictors instead of those that are built in (not available in this version)
+    #[arg(long, value_name = "DIR")]
+    predictors: Option<PathBuf>,
+
+    /// Measured rates of devices: none, or a file (which is not available in this version)
+    #[arg(long, value_name = "none|FILE", default_value = "none")]
+    anchors: String,
+
+    /// Columns that make a set: table, source, device, family, pass, precision, model, framework, layout
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', default_value = "source,device,precision,pass")]
+    by: Vec<By>,
+
+    /// Leave out times below this many milliseconds
+    #[arg(long, value_name = "X", default_value_t = 0.0)]
+    min_ms: f64,
+
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+
+    /// Write docs/accuracy/baseline.md as well
+    #[arg(long)]
+    write: bool,
+}
+
+/// Runs the chore.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    refuse(arguments)?;
+    let folder = arguments.model_files.as_deref().ok_or("no --model-files")?;
+    let files = ModelFiles::of(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut broken = Vec::new();
+    let mut rows = Vec::new();
+    for table in table::read(&arguments.models)? {
+        for cells in &table.rows {
+            match Row::read(&table.name, cells) {
+                Ok(row) => rows.push(row),
+                Err(column) => {
+                    broken.push(Skipped { table: table.name.clone(), reason: format!("broken row: {column}") });
+                }
+            }
+        }
+    }
+    let count = rows.len() + broken.len();
+    let mut observed = judged(&rows, folder, &files, arguments.min_ms);
+    observed.skipped.extend(broken);
+    let sets = sets(&observed.observations, &arguments.by);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&show::json(count, &observed, &sets))?);
+    } else {
+        print!("{}", show::human(count, &observed, &sets));
+    }
+    if arguments.write {
+        let path = root().join(page::PATH);
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        fs::write(&path, page::text(&rows, &observed)?)?;
+        eprintln!("{}: written", path.display());
+    }
+    Ok(true)
+}
+
+/// Options that are specified and that this version does not act on.
+fn refuse(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let given = [
+        ("--layers", !arguments.layers.is_empty()),
+        ("--predictors", arguments.predictors.is_some()),
+        ("--anchors FILE", arguments.anchors != "none"),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(format!("{option} is not available in this version").into()),
+        None => Ok(()),
+    }
+}
+
+fn judged<'r>(rows: &'r [Row], folder: &Path, files: &ModelFiles, min_ms: f64) -> Observed<'r> {
+    let doubts = doubt::reasons(rows);
+    let asked: Vec<Asked<'r>> =
+        rows.iter().zip(doubts).map(|(row, doubt)| Asked { row, question: Question::of(row, files), doubt }).collect();
+    let answers = judge::answers(folder, asked.iter().filter_map(|asked| asked.question.as_ref().ok()));
+    observe(&asked, &answers, min_ms)
+}
