@@ -314,9 +314,9 @@ pub enum Recompute {
     /// None: all are kept.
     #[default]
     None,
-    /// Kept at the borders of about √n segments.
+    /// Kept at the borders of about √n segments of n blocks.
     Sqrt,
-    /// Only the inputs of the network are kept.
+    /// Kept at the borders of all blocks.
     All,
 }
 

@@ -287,3 +287,54 @@ fn every_run_and_every_number_of_jobs_writes_the_same_bytes() {
     assert!(once == run("1"));
     assert!(once == run("2"));
 }
+
+fn memory_of(model: &Model, mode: Mode, batch: Option<u64>) -> Option<report::MemoryBytes> {
+    report_of(model, &CheckOptions { mode, batch, ..CheckOptions::default() }).memory_bytes
+}
+
+#[test]
+fn parts_of_memory_sum_to_the_peak() {
+    let mut priced = 0;
+    for (name, model) in models() {
+        let both = [Mode::Infer, Mode::Train].map(|mode| memory_of(&model, mode, None));
+        let [Some(inference), Some(training)] = both else { continue };
+        for memory in [&inference, &training] {
+            let parts = [
+                memory.parameters,
+                memory.gradients,
+                memory.optimizer,
+                memory.saved_activations,
+                memory.transient,
+                memory.workspace,
+                memory.communication,
+                memory.kv_cache,
+                memory.framework,
+            ];
+            assert_eq!(parts.iter().sum::<u64>(), memory.peak.p50, "{name}");
+            assert!(memory.peak.p10 <= memory.peak.p50 && memory.peak.p50 <= memory.peak.p90, "{name}");
+            assert!(memory.peak.p50 >= memory.parameters, "{name}");
+            assert!(memory.peak_allocated <= memory.peak_reserved, "{name}");
+        }
+        assert_eq!((inference.gradients, inference.optimizer, inference.saved_activations), (0, 0, 0), "{name}");
+        assert!(inference.peak.p50 <= training.peak.p50 || inference.kv_cache > 0, "{name}");
+        priced += 1;
+    }
+    assert!(priced > 5);
+}
+
+#[test]
+fn a_larger_batch_never_needs_less_memory() {
+    let mut grown = 0;
+    for (name, model) in models() {
+        for mode in [Mode::Infer, Mode::Train] {
+            let at: Vec<_> = [1, 3, 64].map(|batch| memory_of(&model, mode, Some(batch))).into_iter().collect();
+            for pair in at.windows(2) {
+                let [Some(small), Some(large)] = pair else { continue };
+                assert!(small.peak_allocated <= large.peak_allocated, "{name}");
+                assert!(small.peak.p50 <= large.peak.p50, "{name}");
+                grown += u32::from(small.peak.p50 < large.peak.p50);
+            }
+        }
+    }
+    assert!(grown > 10);
+}

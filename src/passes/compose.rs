@@ -53,7 +53,12 @@ pub fn compose(analysis: &Analysis, attention: Attention) -> Vec<Operation> {
                 let linear = || composer.linear(layer, node);
                 composer.layer_norm(layer, node).or_else(|| composer.group_norm(layer, node)).or_else(linear)
             }
-            "Mul" => composer.gelu(layer, node).or_else(|| composer.gated(layer, node)),
+            "BatchNormalization" => composer.without_own_statistics(layer, node),
+            "Mul" => {
+                let gated = || composer.gated(layer, node);
+                composer.gelu(layer, node).or_else(gated).or_else(|| composer.scaled_norm(layer, node))
+            }
+            "ReduceMean" => composer.variance(layer, node),
             _ => None,
         });
         if let Some(found) = found {
@@ -178,6 +183,19 @@ impl<'a> Composer<'a> {
         self.analysis.program.tensor(tensor).is_some_and(|tensor| matches!(tensor.origin, Origin::Stored(_)))
     }
 
+    /// The stored tensor that a tensor shows under another shape, or is.
+    fn stored_behind(&self, tensor: TensorId) -> Option<TensorId> {
+        let mut at = tensor;
+        for _ in 0..4 {
+            if self.is_stored(at) {
+                return Some(at);
+            }
+            let (_, node) = ["Unsqueeze", "Reshape", "Identity"].iter().find_map(|op| self.made_by(at, op))?;
+            at = (*node.inputs.first()?)?;
+        }
+        None
+    }
+
     fn rank(&self, tensor: TensorId) -> Option<usize> {
         Some(self.analysis.inference.fact(tensor).as_tensor()?.shape.as_ref()?.rank())
     }
@@ -210,7 +228,15 @@ impl<'a> Composer<'a> {
     fn layer_norm(&self, layer: usize, add: &Node) -> Option<Found> {
         let (bias, scaled) = self.either(add, |tensor| self.is_stored(tensor))?;
         let (mul, node) = self.made_only_by(scaled, "Mul")?;
-        let (scale, normal) = self.either(node, |tensor| self.is_stored(tensor))?;
+        let mut found = self.scaled_norm(layer, node)?;
+        found.absorbed.push(mul);
+        found.inputs.push(Some(bias));
+        Some(found)
+    }
+
+    /// The same without bias.
+    fn scaled_norm(&self, layer: usize, mul: &Node) -> Option<Found> {
+        let (scale, normal) = self.either(mul, |tensor| self.is_stored(tensor))?;
         let (div, node) = self.made_only_by(normal, "Div")?;
         let [Some(centred), Some(deviation)] = *node.inputs.as_slice() else { return None };
         let (sqrt, node) = self.made_only_by(deviation, "Sqrt")?;
@@ -231,19 +257,42 @@ impl<'a> Composer<'a> {
         if (*node.inputs.first()?)? != x {
             return None;
         }
-        let mut absorbed = vec![mean, sub, square, mean_of_squares, plus, sqrt, div, mul];
+        let mut absorbed = vec![mean, sub, square, mean_of_squares, plus, sqrt, div];
         absorbed.extend(again.map(|(layer, _)| layer));
         // Rows span as many dims as the scale has.
         let axis = -i64::try_from(self.rank(scale)?.max(1)).ok()?;
         let operator = made("LayerNormalization", &[("axis", axis)])?;
-        Some(Found { layer, absorbed, operator, inputs: vec![Some(x), Some(scale), Some(bias)] })
+        Some(Found { layer, absorbed, operator, inputs: vec![Some(x), Some(scale)] })
+    }
+
+    /// The mean of `(x − mean)²`: a variance, which frameworks compute in one operator.
+    fn variance(&self, layer: usize, mean: &Node) -> Option<Found> {
+        let squares = (*mean.inputs.first()?)?;
+        let (square, node) = self.made_only_by(squares, "Mul").or_else(|| self.made_only_by(squares, "Pow"))?;
+        let centred = (*node.inputs.first()?)?;
+        let is_square = match &*node.op {
+            "Mul" => node.inputs.iter().all(|input| *input == Some(centred)),
+            _ => self.number((*node.inputs.get(1)?)?) == Some(2.0),
+        };
+        let reads = node.inputs.iter().filter(|input| **input == Some(centred)).count();
+        let (sub, node) = self.made_by(centred, "Sub")?;
+        let [Some(x), Some(average)] = *node.inputs.as_slice() else { return None };
+        let (average, node) = self.made_only_by(average, "ReduceMean")?;
+        let alone = u32::try_from(reads) == Ok(self.readers(centred)) && node.inputs.first() == Some(&Some(x));
+        let operator = made("ReduceSumSquare", &[])?;
+        let absorbed = vec![average, sub, square];
+        (is_square && alone).then(|| Found { layer, absorbed, operator, inputs: vec![Some(x)] })
     }
 
     /// Groups as instances: reshape, instance normalisation without weights, reshape back, scale and bias.
     fn group_norm(&self, layer: usize, add: &Node) -> Option<Found> {
-        let (bias, scaled) = self.either(add, |tensor| self.is_stored(tensor))?;
+        let is_weight = |tensor| self.stored_behind(tensor).is_some();
+        // Without a bias, exporters write one of zeros.
+        let is_bias = |tensor| is_weight(tensor) || self.number(tensor) == Some(0.0);
+        let (bias, scaled) = self.either(add, is_bias)?;
         let (mul, node) = self.made_only_by(scaled, "Mul")?;
-        let (scale, normal) = self.either(node, |tensor| self.is_stored(tensor))?;
+        let (scale, normal) = self.either(node, is_weight)?;
+        let (scale, bias) = (self.stored_behind(scale)?, self.stored_behind(bias).unwrap_or(bias));
         let (back, node) = self.made_only_by(normal, "Reshape")?;
         let (norm, node) = self.made_only_by((*node.inputs.first()?)?, "InstanceNormalization")?;
         let (there, node) = self.made_only_by((*node.inputs.first()?)?, "Reshape")?;
@@ -261,7 +310,7 @@ impl<'a> Composer<'a> {
         // x · (…) · ½, ½ last.
         if let Some((_, product)) = self.either(mul, half) {
             let (inner, node) = self.made_only_by(product, "Mul")?;
-            let (x, mut absorbed) = self.one_plus_erf(node)?;
+            let (x, mut absorbed) = self.one_plus_erf(node).or_else(|| self.one_plus_tanh(node))?;
             absorbed.push(inner);
             return self.gelu_of(layer, x, absorbed);
         }
@@ -297,6 +346,29 @@ impl<'a> Composer<'a> {
         pair(a, b).or_else(|| pair(b, a))
     }
 
+    /// A product of `x` and `1 + tanh(√(2/π) · (x + 0.044715·x·x·x))`, as PyTorch's own operator is exported.
+    fn one_plus_tanh(&self, mul: &Node) -> Option<(TensorId, Vec<usize>)> {
+        let [Some(a), Some(b)] = *mul.inputs.as_slice() else { return None };
+        let pair = |x: TensorId, chain| self.tanh_chain(chain, x).map(|absorbed| (x, absorbed));
+        pair(a, b).or_else(|| pair(b, a))
+    }
+
+    /// The layers of `1 + tanh(√(2/π) · (x + 0.044715·x·x·x))`.
+    fn tanh_chain(&self, tensor: TensorId, x: TensorId) -> Option<Vec<usize>> {
+        let other = |node: &Node, number: f64| self.either(node, |tensor| self.is_number(tensor, number));
+        let is_x = |node: &Node| self.either(node, |tensor| tensor == x);
+        let (add, node) = self.made_only_by(tensor, "Add")?;
+        let (tanh, node) = self.made_only_by(other(node, 1.0)?.1, "Tanh")?;
+        let (scale, node) = self.made_only_by((*node.inputs.first()?)?, "Mul")?;
+        let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+        let (sum, node) = self.made_only_by(other(node, root)?.1, "Add")?;
+        let (term, node) = self.made_only_by(is_x(node)?.1, "Mul")?;
+        let (cube, node) = self.made_only_by(other(node, 0.044_715)?.1, "Mul")?;
+        let (square, node) = self.made_only_by(is_x(node)?.1, "Mul")?;
+        let is_square = node.inputs.iter().all(|input| *input == Some(x));
+        is_square.then(|| vec![add, tanh, scale, sum, term, cube, square])
+    }
+
     /// `1 + erf(x / √2)`: x and the layers.
     fn erf_chain(&self, tensor: TensorId) -> Option<(TensorId, Vec<usize>)> {
         let (add, node) = self.made_only_by(tensor, "Add")?;
@@ -310,6 +382,35 @@ impl<'a> Composer<'a> {
         let (mul, node) = self.made_only_by(scaled, "Mul")?;
         let (_, x) = self.either(node, |tensor| self.is_number(tensor, std::f64::consts::FRAC_1_SQRT_2))?;
         Some((x, vec![add, erf, mul]))
+    }
+
+    /// A normalisation in training that keeps no statistics. Exporters write their computation out for it, which the
+    /// framework does not do beside that of the normalisation.
+    fn without_own_statistics(&self, layer: usize, norm: &Node) -> Option<Found> {
+        if norm.outputs.len() < 3 {
+            return None;
+        }
+        let mut absorbed: Vec<usize> = Vec::new();
+        let mut waiting: Vec<TensorId> = norm.inputs.iter().skip(3).flatten().copied().collect();
+        while let Some(tensor) = waiting.pop() {
+            let Some(&maker) = self.maker.get(&tensor) else { continue };
+            let Some(node) = self.node(maker).filter(|_| !absorbed.contains(&maker) && absorbed.len() < 16) else {
+                continue;
+            };
+            let readers = || absorbed.iter().filter_map(|&layer| self.node(layer)).chain([norm]);
+            let reads = readers().flat_map(|node| &node.inputs).filter(|input| **input == Some(tensor)).count();
+            let is_statistic = matches!(&*node.op, "ReduceMean" | "Sub" | "Mul" | "Transpose" | "Squeeze" | "Reshape");
+            if is_statistic && u32::try_from(reads) == Ok(self.readers(tensor)) {
+                absorbed.push(maker);
+                waiting.extend(node.inputs.iter().flatten());
+            }
+        }
+        if absorbed.is_empty() {
+            return None;
+        }
+        absorbed.sort_unstable();
+        let operator = made("BatchNormalization", &[("training_mode", 1)])?;
+        Some(Found { layer, absorbed, operator, inputs: norm.inputs.clone() })
     }
 
     /// `x · sigmoid(x)`, `x · hardsigmoid(x)`, `x · tanh(softplus(x))`.
@@ -392,12 +493,30 @@ impl<'a> Composer<'a> {
         if self.rank(query)? < 3 || self.is_stored(key) || self.is_stored(value) {
             return None;
         }
+        let before = (query, key);
         let query = self.without_scale(query, &mut absorbed);
         let key = self.without_scale(key, &mut absorbed);
+        // Exporters scale both sides where the model calls the framework's own attention, whose fused kernels take samples
+        // × heads × rows × size. A model's own arithmetic with a trained mask stays as it is.
+        let called = before.0 != query && before.1 != key;
+        let is_trained = |tensor: TensorId| self.analysis.needs_gradient.get(tensor.0 as usize) == Some(&true);
+        let stays = if called { self.rank(query) != Some(4) } else { mask.is_some_and(is_trained) };
+        if stays || self.ends_in_another_axis(query) {
+            return None;
+        }
         absorbed.sort_unstable();
         absorbed.dedup();
         let inputs = vec![Some(query), Some(key), Some(value), mask];
         Some(Found { layer, absorbed, operator: Arc::new(DotProductAttention), inputs })
+    }
+
+    /// Whether a transposition moved the last axis: what is multiplied then are channels, not rows of a sequence.
+    fn ends_in_another_axis(&self, tensor: TensorId) -> bool {
+        let order = self.made_by(tensor, "Transpose").and_then(|(_, node)| {
+            let operator = node.operator.as_deref()?;
+            operator.permutation(self.rank((*node.inputs.first()?)?)?)
+        });
+        order.is_some_and(|order| order.last().is_some_and(|last| last + 1 != order.len()))
     }
 
     /// Whether a product of two computed tensors is a few steps behind a tensor.

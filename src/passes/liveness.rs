@@ -2,12 +2,15 @@
 //! tensors only; parameters, gradients of weights, state of the optimizer and scratch memory are added by
 //! [`crate::predict::memory`].
 
+mod segments;
 mod storages;
 mod strides;
 mod timeline;
 
 use crate::engine::Mode;
 use crate::passes::lower::Lowering;
+use crate::target::Recompute;
+use timeline::Clock;
 
 /// Memory of the tensors that flow through a network, bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,7 +55,10 @@ impl Moment {
 pub fn live(lowering: &Lowering<'_>) -> Liveness {
     let walk = storages::walk(lowering);
     let training = lowering.target.mode == Mode::Train;
-    let mut liveness = timeline::follow(&walk, training);
+    let recompute = if training { lowering.target.recompute } else { Recompute::None };
+    let segments = segments::segments(&walk, lowering.analysis, recompute);
+    let clock = Clock::new(walk.steps.len(), &segments, training, recompute != Recompute::None);
+    let mut liveness = timeline::follow(&walk, &clock, training);
     liveness.saved_by_layer.resize(lowering.analysis.layers.len(), 0);
     liveness
 }

@@ -12,7 +12,7 @@ use crate::passes::lower::{Lowering, Schedule, lower};
 use crate::passes::sizes::Sizes;
 use crate::report::Interval;
 use crate::runtime::{Kernel, Pass};
-use crate::target::Target;
+use crate::target::{Recompute, Target};
 
 /// What a network takes.
 #[derive(Clone, Debug, Default)]
@@ -151,6 +151,8 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
     let (mut launches, mut operators) = (0.0, 0.0);
+    let recomputes = target.mode == Mode::Train && target.recompute != Recompute::None;
+    let again = f64::from(u8::from(recomputes));
     for launch in &schedule.launches {
         operators += launch.host_operators;
         let Some(layer) = layers.get_mut(launch.layer) else { continue };
@@ -163,6 +165,14 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
             if kernel.pass == Pass::Forward {
                 layer.forward += all;
                 time.forward += all;
+                // What is computed again runs in front of the backward pass of its segment.
+                layer.backward += all * again;
+                time.backward += all * again;
+                layer.both.p50 += all * again;
+                layer.both.p10 += one.p10 * kernel.runs * again;
+                layer.both.p90 += one.p90 * kernel.runs * again;
+                layer.kernels += kernel.runs * again;
+                launches += kernel.runs * again;
             } else {
                 layer.backward += all;
                 time.backward += all;

@@ -69,7 +69,12 @@ fn note_text(note: &Note, style: Style) -> String {
     let bound = note.at_bound && note.macs.is_some_and(|macs| macs > 0);
     parts.push(if bound { format!("{} {macs}", style.at_most()) } else { macs });
     if let Some(share) = note.share {
-        parts.push(format!("{:.1} %", 100.0 * share));
+        let percent = 100.0 * share;
+        parts.push(match percent {
+            0.0 => "0 %".to_owned(),
+            ..0.05 => "under 0.1 %".to_owned(),
+            _ => format!("{percent:.1} %"),
+        });
     }
     let calls = if note.calls > 1 { format!(" in {} calls", note.calls) } else { String::new() };
     format!("# {}{calls}", parts.join(", "))

@@ -10,6 +10,7 @@ use crate::assume::assume;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::lints::{LintCx, lint};
 use crate::engine::{CheckOptions, Checked, Mode};
+use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
 use crate::target::{ChosenGpu, Context, Target, devices};
@@ -44,6 +45,10 @@ impl Pricing<'_> {
             return Vec::new();
         };
         fill(&estimate, &target, model);
+        if let Some(memory) = &mut model.memory_bytes {
+            let free = self.checked.with_free_batch(self.options);
+            memory.largest_batch = free.and_then(|free| largest_batch(free, self.values, &target));
+        }
         model.bounds = Bounds::of(&model.layers);
         model.totals = totals(&self.options.request, &target, &estimate.time);
         lint(&LintCx {
@@ -90,14 +95,9 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
     let samples = target.global_batch().map(|batch| 1e3 * batch as f64 / time.step.p50);
     model.throughput = Some(Throughput { samples_per_s: samples, tokens_per_s: None });
     let memory = &estimate.memory;
+    let [p10, p90] = memory.ends();
     let peak = memory.peak();
-    let [low, high] = memory.workspace_range;
-    let others = peak.saturating_sub(memory.workspace);
-    let interval = ByteInterval {
-        p10: others.saturating_add(low.min(memory.workspace)),
-        p50: peak,
-        p90: others.saturating_add(high.max(memory.workspace)),
-    };
+    let interval = ByteInterval { p10, p50: peak, p90 };
     let capacity = target.device.memory.visible_bytes() as u64;
     model.memory_bytes = Some(MemoryBytes {
         peak: interval,

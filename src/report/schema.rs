@@ -55,6 +55,81 @@ const MORE: &[(&str, &str)] = &[
          the most that their shape or trip count allows.",
     ),
     (
+        "models.memory_bytes",
+        "Memory of one device at the moment at which the step holds most. The parts are those of that moment and sum to \
+         peak.p50. docs/memory.md has the formula and the source of each.",
+    ),
+    (
+        "models.memory_bytes.peak",
+        "parameters + gradients + optimizer + saved_activations + transient + communication + kv_cache + workspace + \
+         framework: what nvidia-smi shows for the process. p10 and p90 are its ends for the lower and the upper end of the \
+         workspace; everything else is counted, not estimated.",
+    ),
+    (
+        "models.memory_bytes.peak_allocated",
+        "The peak without workspace and framework: tensors alone.",
+    ),
+    (
+        "models.memory_bytes.peak_reserved",
+        "The peak without framework: tensors, scratch memory, and what the allocator holds in gaps and by rounding.",
+    ),
+    (
+        "models.memory_bytes.parameters",
+        "Elements of each stored tensor times the bytes of an element: weights 4 in fp32, tf32 and amp, 2 in fp16 and bf16, \
+         1 in fp8 and int8, never more than in the file; statistics and tables as in the file.",
+    ),
+    (
+        "models.memory_bytes.gradients",
+        "One for each trained weight: 4 bytes, or 2 where weights have 16 bits or fewer; 0 in inference. All are counted at \
+         every moment, as for a loop that clears them right before the backward pass.",
+    ),
+    (
+        "models.memory_bytes.optimizer",
+        "4 bytes for each trained weight and slot (momentum, rmsprop, adagrad, lion 1; adam, adamw, adadelta, lamb 2), and 4 \
+         more for a master copy where weights have 16 bits or fewer.",
+    ),
+    (
+        "models.memory_bytes.saved_activations",
+        "Tensors that the backward pass still has to read, each piece of memory once: views share one. Masks, statistics and \
+         indices are included, parameters are not. It is what automatic differentiation of PyTorch keeps.",
+    ),
+    (
+        "models.memory_bytes.transient",
+        "Tensors that are alive at the peak and not kept for the backward pass: results that a later layer reads, gradients \
+         of activations, 16-bit copies of weights under amp, the input of the step, what the loss keeps.",
+    ),
+    (
+        "models.memory_bytes.workspace",
+        "Scratch memory of libraries and what the allocator holds beyond tensors: 8,519,680 bytes for matrix products, 3.15 \
+         times the input and output of the largest convolution of several taps in training (once in inference), 0.02 of \
+         what is kept, 0.6 of the largest operation, rounding to blocks of 512 bytes and segments of 2 MiB. The ends of the \
+         range are 0.4 and 1.7 times the estimated part.",
+    ),
+    (
+        "models.memory_bytes.communication",
+        "With replicas: buckets as large as all gradients for ddp, a pack of 32 MiB at most for mirrored, copies of the \
+         gradients for the others, and 128 MiB for the rings of the collectives.",
+    ),
+    (
+        "models.memory_bytes.kv_cache",
+        "Inputs named past*, or outputs named present*, whichever take more.",
+    ),
+    (
+        "models.memory_bytes.framework",
+        "Context and code of libraries, by runtime and board: it is there before the first tensor.",
+    ),
+    (
+        "models.memory_bytes.fits",
+        "true where the peak fits with the upper end of the workspace, false where it does not with the lower end, null \
+         where it depends on the workspace. Against capacity: what other programs hold is not known; a device file with a \
+         smaller visible_gib says it.",
+    ),
+    (
+        "models.memory_bytes.largest_batch",
+        "The largest batch that fits with the upper end of the workspace, found by pricing batches around the line through \
+         two of them. Memory is not proportional to the batch: parameters, state and framework do not grow with it.",
+    ),
+    (
         "models.diagnostics",
         "Gravest first. A root cause is reported once; what only follows from it is not repeated. 'dlcost explain CODE' \
          has a page on each code.",

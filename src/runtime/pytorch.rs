@@ -24,7 +24,7 @@ pub(super) static PYTORCH: Runtime = Runtime {
         host_update_us: if is_first_generation(version) { 25.0 } else { 4.0 },
         step_us: 300.0,
     },
-    memory: Allocation { base_mib: 1500.0, allocator: Allocator::Caching },
+    memory: Allocation { base_mib: 1731.0, allocator: Allocator::Caching },
     strategy: Strategy::Ddp,
     casts_by_operator: true,
     overlap: 0.5,

@@ -28,7 +28,7 @@ pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
         host_update_us: 0.5,
         step_us: 250.0,
     },
-    memory: Allocation { base_mib: 1700.0, allocator: Allocator::Caching },
+    memory: Allocation { base_mib: 1731.0, allocator: Allocator::Caching },
     strategy: Strategy::Ddp,
     casts_by_operator: true,
     overlap: 0.5,

@@ -170,6 +170,7 @@ impl<'a> Walker<'_, 'a> {
             let Some(tensor) = *input else { continue };
             let Some(storage) = self.storage(tensor) else { continue };
             found.reads.push(storage);
+            self.cast_weight(tensor, storage, casting);
             if let Some(storage) = self.walk.storages.get_mut(storage as usize) {
                 storage.last_read = step;
                 if needs && cx.has_backward() {
@@ -178,7 +179,7 @@ impl<'a> Walker<'_, 'a> {
             }
         }
         let is_view = asked.operator.shares_storage(&cx);
-        self.make(operation, &asked, op, casting, is_view, &mut found);
+        self.make(operation, &asked, op, &works, is_view, &mut found);
         if self.training {
             let saved = asked.operator.saved(&cx);
             self.keep(operation, &asked, casting, saved, step, &mut found);
@@ -205,10 +206,11 @@ impl<'a> Walker<'_, 'a> {
         operation: &Operation,
         asked: &Asked<'a>,
         op: &str,
-        casting: Casting,
+        works: &[Work],
         is_view: bool,
         step: &mut Step,
     ) {
+        let casting = casting(op, works);
         let source = operation.inputs.first().copied().flatten().zip(asked.inputs.first().copied().flatten());
         for (&output, sized) in operation.outputs.iter().zip(&asked.outputs) {
             let (Some(output), Some(sized)) = (output, *sized) else { continue };
@@ -228,7 +230,7 @@ impl<'a> Walker<'_, 'a> {
             if let Some(slot) = self.storage_of.get_mut(output.0 as usize) {
                 *slot = Some(storage);
             }
-            if let Some(strides) = self.written(operation, asked, op, sized) {
+            if let Some(strides) = self.written(operation, asked, works, sized) {
                 self.strides.set(output, sized.dims, &strides);
             }
             step.makes.push(storage);
@@ -261,23 +263,26 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
-    /// Strides of what a kernel writes; `None` where it lies in order.
-    fn written(&self, operation: &Operation, asked: &Asked<'_>, op: &str, to: Sized<'_>) -> Option<Vec<u64>> {
-        if op.is_empty() && asked.inputs.len() == 4 && to.dims.len() == 4 {
-            return attention_output(asked, to);
-        }
-        let alike = operation.inputs.iter().zip(&asked.inputs).find_map(|(input, sized)| {
-            let (input, sized) = ((*input)?, (*sized)?);
-            (sized.dims == to.dims).then(|| self.strides.get(input)).flatten()
-        });
-        match op {
-            "Conv" | "MaxPool" | "AveragePool" | "Resize" | "Upsample" | "Concat" | "GroupNormalization" | "Pad" => {
-                let (input, from) = (operation.inputs.first().copied()??, asked.inputs.first().copied()??);
+    /// Strides of what a kernel writes; `None` where it lies in order. Elementwise kernels write as they read; convolutions
+    /// and what stands between them keep the channels where they are; attention writes as its query lies.
+    fn written(&self, operation: &Operation, asked: &Asked<'_>, works: &[Work], to: Sized<'_>) -> Option<Vec<u64>> {
+        let (input, from) = (operation.inputs.first().copied()??, asked.inputs.first().copied()??);
+        match works.first()?.family {
+            Family::Elementwise { .. } => {
+                let alike = operation.inputs.iter().zip(&asked.inputs).find_map(|(input, sized)| {
+                    let (input, sized) = ((*input)?, (*sized)?);
+                    (sized.dims == to.dims).then(|| self.strides.get(input)).flatten()
+                });
+                alike.map(|strides| strides::dense_like(to.dims, strides))
+            }
+            Family::Convolution(_) | Family::BatchNorm { .. } | Family::Pool { .. } | Family::Copy { .. } => {
                 let strides = self.strides.get(input)?;
                 strides::is_channels_last(from.dims, strides).then(|| strides::channels_last(to.dims))
             }
-            "LayerNormalization" | "Softmax" | "MatMul" | "Gemm" | "Reshape" => None,
-            _ => alike.map(|strides| strides::dense_like(to.dims, strides)),
+            Family::Attention { .. } if from.dims.len() == to.dims.len() => {
+                self.strides.get(input).map(|strides| strides::dense_like(to.dims, strides))
+            }
+            _ => None,
         }
     }
 
@@ -336,11 +341,10 @@ impl<'a> Walker<'_, 'a> {
                 Casting::Full => 32,
                 Casting::Widest => bits,
             };
-            if wanted != bits && source == Source::Stored {
-                if wanted < bits {
-                    return Some(self.weight_copy(input, sized));
-                }
-            } else if wanted != bits {
+            if wanted < bits && source == Source::Stored {
+                return Some(self.weight_copy(input, sized));
+            }
+            if wanted != bits && source != Source::Stored {
                 return Some(self.copy(sized.elements(), wanted, step));
             }
         }
@@ -381,6 +385,17 @@ impl<'a> Walker<'_, 'a> {
         let storage = self.new_storage(elements, bits, Source::Step);
         step.makes.push(storage);
         storage
+    }
+
+    /// Casts a weight for a product; the copy stays until the forward pass ends, for whoever reads the weight again.
+    fn cast_weight(&mut self, weight: TensorId, storage: u32, casting: Casting) {
+        let stored = self.walk.storages.get(storage as usize).filter(|found| found.source == Source::Stored);
+        let sized = self.lowering.sizes.get(weight).filter(|sized| sized.element.is_real());
+        if let (true, Casting::Half, Some(stored), Some(sized)) = (self.casts, casting, stored, sized)
+            && stored.bits > 16
+        {
+            self.weight_copy(weight, sized);
+        }
     }
 
     fn weight_copy(&mut self, weight: TensorId, sized: Sized<'_>) -> u32 {
@@ -484,15 +499,6 @@ fn is_present(name: &str) -> bool {
 
 fn without(list: &[u64], axis: usize) -> Vec<u64> {
     list.iter().enumerate().filter(|(index, _)| *index != axis).map(|(_, &item)| item).collect()
-}
-
-/// Fused kernels write samples × queries × heads × size, which the caller sees transposed.
-fn attention_output(asked: &Asked<'_>, to: Sized<'_>) -> Option<Vec<u64>> {
-    let works = asked.operator.work(&asked.cx());
-    let fused = works.iter().any(|work| matches!(work.family, Family::Attention { .. }));
-    let &[_, heads, queries, size] = to.dims else { return None };
-    let row = heads.saturating_mul(size);
-    fused.then(|| vec![queries.saturating_mul(row), size, row, 1])
 }
 
 /// What automatic casting does with an operator: products in 16 bits; normalisations but that of batches, softmax, sums,

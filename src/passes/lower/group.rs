@@ -97,12 +97,12 @@ fn sum_gradients(lowering: &Lowering<'_>, item: &Item<'_>, readers: &[u32], laun
     }
 }
 
-/// Bytes that memory moves for an element that stands alone: a sector.
-const SECTOR_BYTES: f64 = 32.0;
+/// Bytes that memory moves for an element that stands alone: a burst.
+const BURST_BYTES: f64 = 64.0;
 
 /// Where filters are stored with channels last, each convolution with channels first has its filter turned, forward and
-/// for the gradient of the data, and the filter's gradient turned back. One side of the turn touches a sector for each
-/// element.
+/// for the gradient of the data, and the filter's gradient turned back. One side of the turn takes a burst of memory for
+/// each element.
 fn turn_filter(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
     let runtime = lowering.target.runtime;
     let turns = item.forward.iter().any(|work| {
@@ -121,7 +121,7 @@ fn turn_filter(lowering: &Lowering<'_>, item: &Item<'_>, launch: &mut Launch) {
         let work = Work {
             family: Family::Copy { elements },
             flops: 0.0,
-            bytes_read: elements as f64 * SECTOR_BYTES,
+            bytes_read: elements as f64 * BURST_BYTES,
             bytes_written: bytes,
             operands: [None; 2],
         };

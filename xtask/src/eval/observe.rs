@@ -218,8 +218,9 @@ impl<'r> SingleDevice<'r> {
 #[cfg(test)]
 #[allow(clippy::float_cmp)]
 mod tests {
+    use dlcost::report::Interval;
+
     use super::super::network::ModelFiles;
-    use super::super::price::Interval;
     use super::super::row::tests::row;
     use super::*;
 

@@ -4,18 +4,12 @@ use std::path::{Path, PathBuf};
 
 use dlcost::diagnostics::Level;
 use dlcost::engine::{CheckOptions, Input, check};
-use dlcost::report::{Extent, Model};
-use serde_json::Value;
+use dlcost::options::target::GpuName;
+use dlcost::report::{Extent, Interval, Model};
+use dlcost::runtime::{Attention, Runtime};
+use dlcost::target::{Compute, Optimizer, Request, Strategy, choose};
 
 use super::question::{Form, Target, Unpriced};
-
-/// Bounds of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Interval {
-    pub(super) p10: f64,
-    pub(super) p50: f64,
-    pub(super) p90: f64,
-}
 
 /// What the library says of a question.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,20 +22,23 @@ pub(super) struct Price {
     pub(super) peak: Option<Interval>,
     /// What the allocator has handed out at the peak, MiB.
     pub(super) allocated: Option<f64>,
-    /// Whether the peak fits on the device.
+    /// Whether the peak fits on the device; by its middle where the ends of the interval disagree.
     pub(super) fits: Option<bool>,
 }
 
 impl Price {
     fn of(report: &Model) -> Self {
-        let time = serde_json::to_value(&report.time_ms).unwrap_or_default();
-        let memory = serde_json::to_value(&report.memory_bytes).unwrap_or_default();
+        let (time, memory) = (report.time_ms.as_ref(), report.memory_bytes.as_ref());
         Self {
-            step: time.get("step").and_then(|step| interval(step, 1.0)),
-            forward: time.get("forward").and_then(Value::as_f64),
-            peak: memory.get("peak").and_then(|peak| interval(peak, MIB)),
-            allocated: memory.get("peak_allocated").and_then(Value::as_f64).map(|bytes| bytes / MIB),
-            fits: memory.get("fits").and_then(Value::as_bool),
+            step: time.map(|time| time.step),
+            forward: time.map(|time| time.forward),
+            peak: memory.map(|memory| Interval {
+                p10: mib(memory.peak.p10),
+                p50: mib(memory.peak.p50),
+                p90: mib(memory.peak.p90),
+            }),
+            allocated: memory.map(|memory| mib(memory.peak_allocated)),
+            fits: memory.map(|memory| memory.fits.unwrap_or(memory.peak.p50 <= memory.capacity)),
         }
     }
 }
@@ -72,6 +69,7 @@ impl Analysed {
     pub(super) fn price(&self, target: &Target) -> Result<Price, Unpriced> {
         let mut options = self.options.clone();
         options.batch = Some(target.batch);
+        options.request = request(target)?;
         if let Some(tokens) = target.tokens {
             options.dims.extend(self.token_dims.iter().map(|name| (name.clone(), tokens.to_string())));
         }
@@ -86,16 +84,37 @@ impl Analysed {
     }
 }
 
-const MIB: f64 = 1_048_576.0;
+#[allow(clippy::cast_precision_loss)]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
 
 fn report(path: &Path, options: &CheckOptions) -> Result<Model, Unpriced> {
     let shown = path.display().to_string();
-    check(&Input::Path(path.to_path_buf()), &shown, options).map_err(|_| Unpriced("model file unreadable".to_owned()))
+    let reports = check(&Input::Path(path.to_path_buf()), &shown, options);
+    let report = reports.ok().and_then(|reports| reports.into_iter().next());
+    report.ok_or_else(|| Unpriced("model file unreadable".to_owned()))
 }
 
-fn interval(value: &Value, unit: f64) -> Option<Interval> {
-    let part = |name: &str| Some(value.get(name)?.as_f64()? / unit);
-    Some(Interval { p10: part("p10")?, p50: part("p50")?, p90: part("p90")? })
+/// A target in the library's types.
+fn request(target: &Target) -> Result<Request, Unpriced> {
+    let gpus = choose(&[GpuName::Id(target.device.clone())], &[])
+        .map_err(|_| Unpriced(format!("device not described: {}", target.device)))?;
+    Ok(Request {
+        gpus,
+        precision: named(&Compute::ALL, Some(target.precision)),
+        optimizer: named(&Optimizer::ALL, target.optimizer),
+        runtime: Runtime::find(target.runtime).map(|runtime| (runtime, target.version)),
+        attention: named(&Attention::ALL, target.attention),
+        replicas: Some(target.replicas),
+        hosts: Some(target.hosts),
+        strategy: named(&Strategy::ALL, target.strategy),
+        ..Request::default()
+    })
+}
+
+fn named<T: Copy>(all: &[(&str, T)], name: Option<&str>) -> Option<T> {
+    all.iter().find(|(known, _)| Some(*known) == name).map(|(_, value)| *value)
 }
 
 /// The shape of the image input at a size, where the file has another; its batch stays as it is.
