@@ -31,11 +31,11 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     }
     let name = product.name();
     let rates = if rate < fp32 {
-        format!("products at {} TFLOPS in {name} and at {} in fp32", say::number(rate), say::number(fp32))
+        format!("has {} TFLOPS for {name} and {} for fp32", say::number(rate), say::number(fp32))
     } else {
-        format!("products in {name} no faster than in fp32, {} TFLOPS", say::number(fp32))
+        format!("has no units for {name} beside those for fp32, {} TFLOPS", say::number(fp32))
     };
-    let message = format!("the {} computes {rates}: --precision {} does not pay", cx.device(), target.precision.name());
+    let message = format!("the {} {rates}: --precision {} does not pay", cx.device(), target.precision.name());
     let memory = match (upper_end(&estimate), upper_end(cx.estimate)) {
         (after, before) if after == before => String::new(),
         _ => {
