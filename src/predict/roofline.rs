@@ -57,7 +57,7 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
         Family::Pool { .. } => 0.6,
         // Each channel alone: windows are read again and again, and the gradient of a filter is a sum over the batch.
         Family::Convolution(convolution) if convolution.is_depthwise() => match kernel.pass {
-            Pass::Forward => 0.5,
+            Pass::Forward => 0.4,
             Pass::BackwardWeight => 0.15,
             _ => 0.3,
         },
@@ -125,6 +125,9 @@ fn clock(device: &Device) -> f64 {
     if board.boost_mhz > 0.0 { (board.sustained_mhz / board.boost_mhz).clamp(0.3, 1.2) } else { 1.0 }
 }
 
+/// Rows or columns up to which a product is one with vectors.
+const VECTOR_ROWS: u64 = 4;
+
 /// A matrix product by tiles: the device works in waves of one tile a multiprocessor, and the last wave is not full.
 fn product_ms(flops: f64, [batch, m, n, k]: [u64; 4], precision: Precision, device: &Device) -> f64 {
     if flops <= 0.0 {
@@ -133,7 +136,12 @@ fn product_ms(flops: f64, [batch, m, n, k]: [u64; 4], precision: Precision, devi
     let tensor = uses_tensor_cores(precision, device);
     let peak = matrix_rate(precision, device) * PRODUCT_PEAK[usize::from(tensor)];
     let peak = peak * alignment(&[m, n, k], precision, tensor, device);
-    flops / (peak * 1e9 * wave_use([batch, m, n, k], device)).max(f64::MIN_POSITIVE)
+    let tiled = flops / (peak * 1e9 * wave_use([batch, m, n, k], device)).max(f64::MIN_POSITIVE);
+    if m.min(n) > VECTOR_ROWS {
+        return tiled;
+    }
+    // A product with a vector or a few: dot products on ordinary units, no tile to fill.
+    tiled.min(flops / (plain_rate(precision, device) * clock(device) * 0.5 * 1e9))
 }
 
 /// Whether products of a precision run on tensor or matrix cores.
