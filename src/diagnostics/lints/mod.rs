@@ -82,12 +82,11 @@ pub(crate) fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
     let of_device: &[Lint] = if impossible { &[out_of_memory::check] } else { ABOUT_THE_DEVICE };
     let mut of_device: Vec<Diagnostic> = of_device.iter().filter_map(|lint| lint(cx)).collect();
     if cx.options.request.gpus.is_empty() {
-        // A finding about a card that nobody asked for must not break a build.
+        // What is said of a card that nobody asked for must not break a build, nor be more than is worth it.
+        of_device.retain(|diagnostic| diagnostic.level > Level::Note);
         for diagnostic in &mut of_device {
-            diagnostic.level = match diagnostic.level {
-                Level::Error => Level::Warning,
-                Level::Warning | Level::Note => Level::Note,
-            };
+            let error = diagnostic.level == Level::Error;
+            diagnostic.level = if error { Level::Warning } else { Level::Note };
         }
     }
     found.append(&mut of_device);
@@ -161,6 +160,11 @@ impl<'a> LintCx<'a> {
         upper_end(estimate) as f64 <= self.target.device.memory.visible_bytes()
     }
 
+    /// Samples that all replicas of the target do in a second at a batch per replica.
+    fn samples_per_s(&self, estimate: &Estimate, batch: u64) -> f64 {
+        1e3 * batch as f64 * f64::from(self.target.replicas) / step_ms(estimate)
+    }
+
     /// What the products of a layer are computed in; `None` where it has none, or quantised ones.
     fn product_precision(&self, layer: usize) -> Option<Precision> {
         let node = self.node(layer)?;
@@ -195,15 +199,9 @@ fn step_ms(estimate: &Estimate) -> f64 {
     estimate.time.without_wait()
 }
 
-/// Samples that a replica does in a second.
-fn samples_per_s(estimate: &Estimate, batch: u64) -> f64 {
-    1e3 * batch as f64 / step_ms(estimate)
-}
-
 /// The upper end of the memory that is needed, bytes.
 fn upper_end(estimate: &Estimate) -> u64 {
-    let [_, high] = estimate.memory.ends();
-    high
+    estimate.memory.upper_end()
 }
 
 /// Share of what a device does in a step that goes into launching kernels, whatever they compute: gaps, the host, and
