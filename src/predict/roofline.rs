@@ -1,6 +1,7 @@
-//! The roofline: what a kernel takes by arithmetic and memory traffic alone, with what every launch costs. No figure here
-//! is fitted to measurements of layers or networks; each is of a kind that holds for any library and card, and its
-//! interval is as wide as that is rough.
+//! The roofline: what a kernel takes by arithmetic and memory traffic alone, with what every launch costs. Its shares of
+//! the peak are round numbers of a kind that holds for libraries in general, one for all cards; they were chosen by hand
+//! with whole networks in view (`docs/accuracy/baseline.md`), none is fitted to a card, a network or a layer. Its interval
+//! is as wide as that is rough.
 
 use super::{Bound, Price};
 use crate::device::{Device, Precision};

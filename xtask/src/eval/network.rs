@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::row::Row;
 
@@ -18,10 +18,18 @@ const OF_KERAS_FILES: &[(&str, &str)] = &[
     ("keras/applications/ResNet50.json", "torchvision/resnet50.onnx"),
     ("keras/applications/ResNet152.json.gz", "torchvision/resnet152.onnx"),
     ("keras/applications/VGG16.json", "torchvision/vgg16.onnx"),
-    // The dense layers are convolutions there: same weights, same products.
-    ("keras/practicum/vgg16_slim_conv.json", "torchvision/vgg16.onnx"),
+    // The dense layers are convolutions there, of the same weights.
+    ("keras/practicum/vgg16_slim_conv.json", VGG16_SLIM),
     ("keras/practicum/vgg16_keras_224.json", "torchvision/vgg16.onnx"),
 ];
+
+/// A network of which no folder of model files has a copy, in `xtask` itself.
+const VGG16_SLIM: &str = "stand-ins/vgg16_slim.onnxtxt";
+
+/// Where a file of [`ModelFiles::find`] lies.
+pub(super) fn path_of(folder: &Path, file: &str) -> PathBuf {
+    if file == VGG16_SLIM { Path::new(env!("CARGO_MANIFEST_DIR")).join(file) } else { folder.join(file) }
+}
 
 /// Files of networks for which a table names none.
 const OF_NETWORKS: &[(&str, &str)] = &[
@@ -55,6 +63,7 @@ impl ModelFiles {
             }
         }
         files.retain(|file| file.ends_with(".onnx"));
+        files.insert(VGG16_SLIM.to_owned());
         Ok(Self(files))
     }
 
@@ -90,6 +99,9 @@ mod tests {
         assert_eq!(files.find(&row(&[])), Some("timm/resnet50.onnx"));
         assert_eq!(files.find(&row(&[("model_file", "timm/resnet51.onnx")])), None);
         let keras = row(&[("model_file", "keras/practicum/vgg16_slim_conv.json")]);
-        assert_eq!(files.find(&keras), Some("torchvision/vgg16.onnx"));
+        assert_eq!(files.find(&keras), None);
+        files.0.insert(VGG16_SLIM.to_owned());
+        assert_eq!(files.find(&keras), Some(VGG16_SLIM));
+        assert!(path_of(Path::new("models"), VGG16_SLIM).is_file());
     }
 }

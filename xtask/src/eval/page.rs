@@ -42,9 +42,10 @@ pub(super) fn text(rows: &[Row], observed: &Observed<'_>) -> Result<String, Box<
     Ok(text)
 }
 
-const HEAD: &str = "# Accuracy of the baseline\n\n\
-    Made by `cargo xtask eval --models DIR --model-files DIR --write` from measured tables; do not edit. Predictions use \
-    the figures of data sheets only: nothing in them was fitted to these rows.\n\n\
+const HEAD: &str = "<!-- Made by `cargo xtask eval --models DIR --model-files DIR --write`; do not edit. -->\n\n\
+    # Accuracy of the baseline\n\n\
+    Predictions beside five tables of measured networks. Nothing in the predictions was fitted to these rows: they follow \
+    from the figures of data sheets and from descriptions of the runtimes.\n\n\
     *Ratio* is the geometric mean of predicted / measured, *errors* are |predicted / measured - 1|, *in 80 %* is the share of \
     measured values between the 10 % and the 90 % bound. Where rows are known to be bad, figures without them stand in \
     brackets.\n";

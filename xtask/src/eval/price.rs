@@ -9,6 +9,7 @@ use dlcost::report::{Extent, Interval, Model};
 use dlcost::runtime::{Attention, Runtime};
 use dlcost::target::{Compute, Optimizer, Request, Strategy, choose};
 
+use super::network::path_of;
 use super::question::{Form, Target, Unpriced};
 
 /// What the library says of a question.
@@ -55,7 +56,7 @@ pub(super) struct Analysed {
 impl Analysed {
     /// Reads the file of a form.
     pub(super) fn new(folder: &Path, form: &Form) -> Result<Self, Unpriced> {
-        let path = folder.join(&form.file);
+        let path = path_of(folder, &form.file);
         let mut options = CheckOptions { mode: form.mode(), ..CheckOptions::default() };
         let facts = report(&path, &options)?;
         if let Some(image) = form.image {
