@@ -59,12 +59,14 @@ type Lint = fn(&LintCx<'_>) -> Option<Diagnostic>;
 /// Lints that hold whatever the device.
 const ABOUT_THE_MODEL: &[Lint] = &[batch_norm_folded::check, embedding_dominates::check];
 
-/// Lints that hold for the device.
+/// Lints that say something even of a device that was assumed: whether the model fits one at all, and what replicas do,
+/// for whoever asked for them.
+const ABOUT_ANY_DEVICE: &[Lint] =
+    &[out_of_memory::check, replicas_do_not_pay::check, mirrored_loss_dominates::check];
+
+/// Lints about a device that somebody chose.
 const ABOUT_THE_DEVICE: &[Lint] = &[
-    out_of_memory::check,
     quadratic_attention::check,
-    replicas_do_not_pay::check,
-    mirrored_loss_dominates::check,
     launch_bound::check,
     small_batch::check,
     fp32_on_tensor_cores::check,
@@ -76,20 +78,23 @@ const ABOUT_THE_DEVICE: &[Lint] = &[
 /// All that there is to say.
 #[must_use]
 pub(crate) fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
-    let mut found: Vec<Diagnostic> = ABOUT_THE_MODEL.iter().filter_map(|lint| lint(cx)).collect();
+    let run = |lints: &[Lint]| -> Vec<Diagnostic> { lints.iter().filter_map(|lint| lint(cx)).collect() };
+    let mut found = run(ABOUT_THE_MODEL);
     // Nobody cares how fast something is that does not run at all.
-    let impossible = cx.report.memory_bytes.is_some_and(|memory| memory.fits == Some(false));
-    let of_device: &[Lint] = if impossible { &[out_of_memory::check] } else { ABOUT_THE_DEVICE };
-    let mut of_device: Vec<Diagnostic> = of_device.iter().filter_map(|lint| lint(cx)).collect();
-    if cx.options.request.gpus.is_empty() {
-        // What is said of a card that nobody asked for must not break a build, nor be more than is worth it.
-        of_device.retain(|diagnostic| diagnostic.level > Level::Note);
-        for diagnostic in &mut of_device {
-            let error = diagnostic.level == Level::Error;
-            diagnostic.level = if error { Level::Warning } else { Level::Note };
+    if cx.report.memory_bytes.is_some_and(|memory| memory.fits == Some(false)) {
+        found.extend(out_of_memory::check(cx));
+    } else {
+        found.extend(run(ABOUT_ANY_DEVICE));
+        if !cx.device_is_assumed() {
+            found.extend(run(ABOUT_THE_DEVICE));
         }
     }
-    found.append(&mut of_device);
+    if cx.device_is_assumed() {
+        // What is said of a card that nobody asked for must not break a build.
+        for diagnostic in found.iter_mut().filter(|diagnostic| diagnostic.level == Level::Error) {
+            diagnostic.level = Level::Warning;
+        }
+    }
     found
 }
 
@@ -130,6 +135,10 @@ impl<'a> LintCx<'a> {
     /// Whether something was assumed for an option.
     fn is_assumed(&self, option: &str) -> bool {
         self.report.assumptions.iter().any(|assumption| assumption.key == option)
+    }
+
+    fn device_is_assumed(&self) -> bool {
+        self.options.request.gpus.is_empty()
     }
 
     fn trains(&self) -> bool {
