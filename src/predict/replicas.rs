@@ -56,7 +56,8 @@ pub fn exchange(lowering: &Lowering<'_>, time: &StepTime) -> Exchange {
             let buckets = (bytes / BUCKET_BYTES).ceil().max(1.0);
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, buckets);
             // The last bucket is only full when the backward pass is over.
-            let hidden = (target.runtime.overlap * time.backward_window).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
+            let hidden =
+                (target.runtime.overlap * time.backward_window).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
             exchange.exposed_ms = exchange.all_reduce_ms - hidden + DDP_SYNC_MS * doublings;
             exchange.all_reduce_ms += DDP_SYNC_MS * doublings;
         }
