@@ -10,7 +10,7 @@ use miette::{
 };
 
 use super::Style;
-use super::text::{COLUMNS, steers, width};
+use super::text::{COLUMNS, spelled, steers, width};
 use crate::report::Excerpt;
 
 /// Lines of context before and behind.
@@ -19,7 +19,7 @@ const TAB: usize = 4;
 
 /// The drawing, with `title` in its upper border; empty when there is no text to show.
 pub(super) fn draw(excerpt: &Excerpt, title: &str, style: Style) -> String {
-    let Some(prepared) = Prepared::of(excerpt, title) else {
+    let Some(prepared) = Prepared::of(excerpt, title, style) else {
         return String::new();
     };
     let theme = match (style.unicode, style.color) {
@@ -59,7 +59,7 @@ struct Source {
 }
 
 impl Prepared {
-    fn of(excerpt: &Excerpt, title: &str) -> Option<Self> {
+    fn of(excerpt: &Excerpt, title: &str, style: Style) -> Option<Self> {
         if excerpt.text.is_empty() {
             return None;
         }
@@ -84,7 +84,7 @@ impl Prepared {
         }
         let source =
             Source { name: title.to_owned(), text, first_line: (excerpt.first_line + first).saturating_sub(1) };
-        let label = (!excerpt.label.is_empty()).then(|| super::text::printable(&excerpt.label).into_owned());
+        let label = (!excerpt.label.is_empty()).then(|| spelled(&excerpt.label, style).into_owned());
         Some(Self { source, range, label })
     }
 }

@@ -31,6 +31,24 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// Our own words with signs that the output can show.
+pub(super) fn spelled(text: &str, style: Style) -> Cow<'_, str> {
+    const SIGNS: [(char, &str); 7] =
+        [('×', "x"), ('≤', "<="), ('≥', ">="), ('µ', "u"), ('–', "-"), ('…', "..."), ('→', "->")];
+    let text = printable(text);
+    if style.unicode || text.is_ascii() {
+        return text;
+    }
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match SIGNS.iter().find(|(sign, _)| *sign == c) {
+            Some((_, words)) => plain.push_str(words),
+            None => plain.push(c),
+        }
+    }
+    Cow::Owned(plain)
+}
+
 /// Whether a character steers a terminal.
 pub(super) fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -145,6 +163,13 @@ mod tests {
     fn names_cannot_steer_a_terminal() {
         assert_eq!(printable("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb c\\u{202e}d");
         assert_eq!(printable("größe 1"), "größe 1");
+    }
+
+    #[test]
+    fn our_own_signs_have_words_where_they_cannot_be_shown() {
+        let ascii = Style { color: false, unicode: false };
+        assert_eq!(spelled("2×3 ≤ 9 µs in größe", ascii), "2x3 <= 9 us in größe");
+        assert_eq!(spelled("2×3", Style::PLAIN), "2×3");
     }
 
     #[test]

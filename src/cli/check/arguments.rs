@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Output")]
     pub(super) tensors: bool,
 
-    /// Stop at a stage and print it: graph, shapes or report [default: report]
+    /// Stop at a stage and print it: graph, shapes, kernels, memory or report [default: report]
     #[arg(long, value_name = "STAGE", value_parser = options::emit, help_heading = "Output")]
     pub(super) emit: Option<Emit>,
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use crate::diagnostics::Level;
 use crate::render::concise::inside;
-use crate::render::text::{COLUMNS, fill, printable, shorten, width};
+use crate::render::text::{COLUMNS, fill, printable, shorten, spelled, width};
 use crate::render::{Ink, Style, snippet};
 use crate::report::{Finding, Location, Model};
 
@@ -88,7 +88,7 @@ fn text(finding: &Finding, holds: Option<&str>, explain: bool, style: Style) -> 
         Level::Note => Ink::Note,
     };
     let kind = format!("{}[{} {}]:", finding.level, finding.code, finding.name);
-    let message = fill(&printable(&finding.message), width(&kind) + 1, 2);
+    let message = fill(&spelled(&finding.message, style), width(&kind) + 1, 2);
     let message: Vec<String> = message.iter().map(|line| style.paint(Ink::Strong, line)).collect();
     let mut text = format!("{} {}\n", style.paint(ink, &kind), message.join("\n  "));
     let title = finding.places.first().map(place_text).unwrap_or_default();
@@ -111,10 +111,10 @@ fn text(finding: &Finding, holds: Option<&str>, explain: bool, style: Style) -> 
         text.push_str(&format!("  {} {lines}\n", style.paint(Ink::Note, &format!("{name}:"))));
     };
     for note in finding.notes.iter().map(String::as_str).chain(holds) {
-        line("note", &printable(note));
+        line("note", &spelled(note, style));
     }
     if let Some(help) = &finding.help {
-        line("help", &printable(help));
+        line("help", &spelled(help, style));
     }
     if explain {
         line("explain", &format!("dlcost explain {}", finding.code));

@@ -90,7 +90,7 @@ fn basis_line(model: &Model) -> String {
     let strange = priced.filter(|layer| layer.in_domain == Some(false)).count();
     let mut pieces = Vec::new();
     if by_roofline > 0 && by_roofline == all {
-        pieces.push("roofline: physics only, no measurement of this card, so a wide interval".to_owned());
+        pieces.push("roofline: physics only, no trained predictor, so a wide interval".to_owned());
     } else if by_roofline > 0 {
         pieces.push(format!("roofline (physics only) for {by_roofline} of {all} layers"));
     }
