@@ -505,6 +505,9 @@ pub struct Finding {
     pub help: Option<String>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
+    /// How many more of this kind at this level were found and are not listed; 0 but for the last that is.
+    #[serde(skip)]
+    pub unlisted: usize,
     /// Lines of ONNX text around the first place; only for people.
     #[serde(skip)]
     pub excerpt: Option<Excerpt>,
