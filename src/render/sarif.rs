@@ -14,7 +14,7 @@ use super::paths::Root;
 use super::text::printable;
 use crate::diagnostics::{Code, Level};
 use crate::hash::Fnv;
-use crate::report::{Layer, Location, Report};
+use crate::report::{Location, Report};
 
 /// Where the JSON Schema of the standard is.
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -280,7 +280,7 @@ impl Fingerprints {
         let finding = found.finding;
         let place = finding.places.first();
         let tensor = place.and_then(|place| place.tensor.as_deref()).unwrap_or_default();
-        let node = place.map(|place| node_identity(found, place)).unwrap_or_default();
+        let node = place.map(node_identity).unwrap_or_default();
         let mut identity = [finding.code.as_str(), node, tensor].join("\0");
         if let Some(gpu) = found.model.target.gpu.as_deref().filter(|_| is_about_target(&finding.code)) {
             identity.push_str(&format!("\0{gpu}\0{}", found.model.target.mode));
@@ -296,19 +296,10 @@ impl Fingerprints {
     }
 }
 
-/// The name of a node without an index in the graph: nodes that have none are called `Op#index`, which an edit anywhere
-/// before them changes. The key of the layer changes less, and where a tensor is named the operator is enough.
-fn node_identity<'r>(found: &Found<'r>, place: &'r Location) -> &'r str {
-    let label = place.node.as_deref().unwrap_or_default();
-    let Some((op, _)) = label.rsplit_once('#').filter(|(_, index)| index.parse::<u32>().is_ok()) else {
-        return label;
-    };
-    let is_here =
-        |layer: &&Layer| layer.place.node == place.node && layer.place.graph == place.graph && layer.name.is_empty();
-    match found.model.layers.iter().find(is_here) {
-        Some(layer) if place.tensor.is_none() => &layer.key,
-        _ => op,
-    }
+/// What a node is known by: its name, else that of its first output, as its label `Op#index` changes with every edit
+/// before it.
+fn node_identity(place: &Location) -> &str {
+    place.output.as_deref().or(place.node.as_deref()).unwrap_or_default()
 }
 
 /// Whether a rule is about the model on a device, so that each device has its own finding: groups of memory, replicas

@@ -483,6 +483,9 @@ pub struct Location {
     /// Column, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
+    /// First output of a node without a name, whose `node` changes with edits before it.
+    #[serde(skip)]
+    pub output: Option<String>,
     /// Lines in the text of `annotate` before it has comments.
     #[serde(skip)]
     pub lines: Option<Lines>,
