@@ -399,8 +399,8 @@ fn overflow_is_found_in_stored_and_in_computed_tensors() {
     let error = only_error(&model, "tensor-too-large");
     assert_says(error, &["\"y\"", "2^66"]);
     assert_eq!(error.places[0].node.as_deref(), Some("grow"));
-    // 2^62 elements are within the limit.
-    assert_clean(&text(&opset(18, "g (float[2147483648, 2147483648] x) => (y) { y = Relu (x) }")));
+    // 2^62 elements are within the limit, though no card holds them.
+    only_warning(&text(&opset(18, "g (float[2147483648, 2147483648] x) => (y) { y = Relu (x) }")), "out-of-memory");
 }
 
 fn image(first: &str) -> Model {

@@ -79,7 +79,8 @@ pub struct Model {
     pub inputs: Vec<Port>,
     /// Outputs of the main graph.
     pub outputs: Vec<Port>,
-    /// Predicted time of a step; `null` when sizes that it depends on are not known.
+    /// Predicted time of a step in the steady state: warm-up and the search for algorithms are not in it. `null` when
+    /// sizes that it depends on are not known.
     pub time_ms: Option<TimeMs>,
     /// What limits the layers, as shares of their time.
     pub bounds: Option<Bounds>,

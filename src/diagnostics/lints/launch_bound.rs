@@ -1,6 +1,6 @@
 //! `launch-bound`: more than half of the step goes into launching kernels.
 
-use super::{LintCx, joined, launch_share, samples_per_s, say, step_ms};
+use super::{LintCx, joined, launch_share, say, step_ms};
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::predict::network::Estimate;
 use crate::runtime::{RUNTIMES, Runtime};
@@ -57,8 +57,8 @@ fn larger_batch(cx: &LintCx<'_>) -> Option<String> {
         }
     }
     let (found, estimate) = last;
-    let before = samples_per_s(cx.estimate, batch);
-    let gain = samples_per_s(&estimate, found) / before;
+    let before = cx.samples_per_s(cx.estimate, batch);
+    let gain = cx.samples_per_s(&estimate, found) / before;
     let memory = if cx.fits(&estimate) { "" } else { ", which does not fit into memory" };
     Some(format!(
         "from --batch {found} on the work rules{memory}: {} samples a second there instead of {} ({})",
@@ -71,9 +71,10 @@ fn larger_batch(cx: &LintCx<'_>) -> Option<String> {
 /// The runtime that launches less and is fastest.
 fn other_runtime(cx: &LintCx<'_>) -> Option<String> {
     let now = step_ms(cx.estimate);
-    let fitting = |runtime: &&'static Runtime| {
-        let known = ["pytorch-compile", "tensorrt"].contains(&runtime.name);
-        known && runtime.name != cx.target.runtime.name && (runtime.trains || !cx.trains())
+    let fitting = |runtime: &&'static Runtime| match runtime.name {
+        "pytorch-compile" => cx.target.runtime.name == "pytorch",
+        "tensorrt" => cx.target.runtime.name != "tensorrt" && !cx.trains(),
+        _ => false,
     };
     let priced = RUNTIMES.into_iter().filter(fitting).filter_map(|runtime| {
         let estimate = cx.what_if(|target| {

@@ -19,6 +19,9 @@ const LAYER: f64 = 0.01;
 /// Gain of a step from which it is said, and from which it costs real money.
 const GAIN: [f64; 2] = [0.01, 0.05];
 
+/// Nobody pads a size to more than this many times itself.
+const MOST_PADDING: f64 = 1.34;
+
 /// Channels of images: no network can change those.
 const IMAGE_CHANNELS: u64 = 4;
 
@@ -163,7 +166,9 @@ fn unaligned(kernel: &Kernel, weight: &[u64]) -> Vec<Size> {
         _ => Vec::new(),
     };
     let sizes = candidates.into_iter().map(|(what, size)| Size { what, size, multiple });
-    sizes.filter(|size| size.size % multiple != 0).collect()
+    // One score, or a few colours, are what they are.
+    let few = |size: &Size| size.next() as f64 > MOST_PADDING * size.size as f64;
+    sizes.filter(|size| size.size % multiple != 0 && !few(size)).collect()
 }
 
 /// What a kernel gains where these sizes are the next multiples, ms a step.

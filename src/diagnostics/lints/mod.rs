@@ -59,12 +59,13 @@ type Lint = fn(&LintCx<'_>) -> Option<Diagnostic>;
 /// Lints that hold whatever the device.
 const ABOUT_THE_MODEL: &[Lint] = &[batch_norm_folded::check, embedding_dominates::check];
 
-/// Lints that hold for the device.
+/// Lints that say something even of a device that was assumed: whether the model fits one at all, and what replicas do,
+/// for whoever asked for them.
+const ABOUT_ANY_DEVICE: &[Lint] = &[out_of_memory::check, replicas_do_not_pay::check, mirrored_loss_dominates::check];
+
+/// Lints about a device that somebody chose.
 const ABOUT_THE_DEVICE: &[Lint] = &[
-    out_of_memory::check,
     quadratic_attention::check,
-    replicas_do_not_pay::check,
-    mirrored_loss_dominates::check,
     launch_bound::check,
     small_batch::check,
     fp32_on_tensor_cores::check,
@@ -76,21 +77,23 @@ const ABOUT_THE_DEVICE: &[Lint] = &[
 /// All that there is to say.
 #[must_use]
 pub(crate) fn lint(cx: &LintCx<'_>) -> Vec<Diagnostic> {
-    let mut found: Vec<Diagnostic> = ABOUT_THE_MODEL.iter().filter_map(|lint| lint(cx)).collect();
+    let run = |lints: &[Lint]| -> Vec<Diagnostic> { lints.iter().filter_map(|lint| lint(cx)).collect() };
+    let mut found = run(ABOUT_THE_MODEL);
     // Nobody cares how fast something is that does not run at all.
-    let impossible = cx.report.memory_bytes.is_some_and(|memory| memory.fits == Some(false));
-    let of_device: &[Lint] = if impossible { &[out_of_memory::check] } else { ABOUT_THE_DEVICE };
-    let mut of_device: Vec<Diagnostic> = of_device.iter().filter_map(|lint| lint(cx)).collect();
-    if cx.options.request.gpus.is_empty() {
-        // A finding about a card that nobody asked for must not break a build.
-        for diagnostic in &mut of_device {
-            diagnostic.level = match diagnostic.level {
-                Level::Error => Level::Warning,
-                Level::Warning | Level::Note => Level::Note,
-            };
+    if cx.report.memory_bytes.is_some_and(|memory| memory.fits == Some(false)) {
+        found.extend(out_of_memory::check(cx));
+    } else {
+        found.extend(run(ABOUT_ANY_DEVICE));
+        if !cx.device_is_assumed() {
+            found.extend(run(ABOUT_THE_DEVICE));
         }
     }
-    found.append(&mut of_device);
+    if cx.device_is_assumed() {
+        // What is said of a card that nobody asked for must not break a build.
+        for diagnostic in found.iter_mut().filter(|diagnostic| diagnostic.level == Level::Error) {
+            diagnostic.level = Level::Warning;
+        }
+    }
     found
 }
 
@@ -133,6 +136,10 @@ impl<'a> LintCx<'a> {
         self.report.assumptions.iter().any(|assumption| assumption.key == option)
     }
 
+    fn device_is_assumed(&self) -> bool {
+        self.options.request.gpus.is_empty()
+    }
+
     fn trains(&self) -> bool {
         self.target.mode == Mode::Train
     }
@@ -159,6 +166,11 @@ impl<'a> LintCx<'a> {
     /// Whether a memory's upper end fits the target's device.
     fn fits(&self, estimate: &Estimate) -> bool {
         upper_end(estimate) as f64 <= self.target.device.memory.visible_bytes()
+    }
+
+    /// Samples that all replicas of the target do in a second at a batch per replica.
+    fn samples_per_s(&self, estimate: &Estimate, batch: u64) -> f64 {
+        1e3 * batch as f64 * f64::from(self.target.replicas) / step_ms(estimate)
     }
 
     /// What the products of a layer are computed in; `None` where it has none, or quantised ones.
@@ -195,15 +207,9 @@ fn step_ms(estimate: &Estimate) -> f64 {
     estimate.time.without_wait()
 }
 
-/// Samples that a replica does in a second.
-fn samples_per_s(estimate: &Estimate, batch: u64) -> f64 {
-    1e3 * batch as f64 / step_ms(estimate)
-}
-
 /// The upper end of the memory that is needed, bytes.
 fn upper_end(estimate: &Estimate) -> u64 {
-    let [_, high] = estimate.memory.ends();
-    high
+    estimate.memory.upper_end()
 }
 
 /// Share of what a device does in a step that goes into launching kernels, whatever they compute: gaps, the host, and

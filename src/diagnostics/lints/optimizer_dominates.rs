@@ -1,6 +1,6 @@
 //! `optimizer-dominates`: the update of the weights takes a large part of the step.
 
-use super::{LintCx, joined, samples_per_s, say, share, step_ms};
+use super::{LintCx, joined, say, share, step_ms};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::runtime::{RUNTIMES, Update};
 
@@ -23,7 +23,7 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         let larger = batch.checked_mul(4)?;
         let estimate = cx.at_batch(larger)?;
         let then = share(estimate.time.optimizer, step_ms(&estimate));
-        let gain = samples_per_s(&estimate, larger) / samples_per_s(cx.estimate, batch);
+        let gain = cx.samples_per_s(&estimate, larger) / cx.samples_per_s(cx.estimate, batch);
         (cx.fits(&estimate) && gain >= 1.1).then(|| {
             let (then, gain) = (say::percent(then), say::times(gain));
             format!("at --batch {larger} it is {then}, with {gain} the samples a second")

@@ -96,7 +96,7 @@ fn changed(cx: &LintCx<'_>, option: &str, estimate: &Estimate) -> Option<String>
     let needed = say::bytes(estimate.memory.peak());
     let verdict = if cx.fits(estimate) { "fits" } else { "is not enough" };
     let (step, now) = (step_ms(estimate), step_ms(cx.estimate));
-    let time = if step > 1.05 * now {
+    let time = if step > 1.02 * now {
         format!(", at {} a {} instead of {}", say::ms(step), cx.run(), say::ms(now))
     } else {
         String::new()
@@ -104,17 +104,22 @@ fn changed(cx: &LintCx<'_>, option: &str, estimate: &Estimate) -> Option<String>
     Some(format!("{option} needs {needed} and {verdict}{time}"))
 }
 
-/// The smallest card that is large enough: of the same chip, else of the same maker.
+/// The smallest card that is large enough: of the same chip, else of the same kind, else of the same maker.
 fn larger_card(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
     let own = &cx.target.device;
     let enough = |device: &&Device| device.memory.visible_bytes() >= memory.peak.p90 as f64;
-    let cards = || catalogue().devices().iter().filter(enough).filter(|device| is_peer(own, device));
-    let smallest = |left: &&Device, right: &&Device| {
+    let same_chip = |device: &Device| device.board.chip == own.board.chip;
+    let same_kind = |device: &Device| Kind::of(device) == Kind::of(own);
+    // Boards of one line share the beginning of their ids.
+    let alike = |device: &Device| own.id.bytes().zip(device.id.bytes()).take_while(|(own, other)| own == other).count();
+    let rank = |device: &&Device| (same_chip(device), same_kind(device));
+    let smaller = |left: &&Device, right: &&Device| {
         let size = left.memory.visible_gib.total_cmp(&right.memory.visible_gib);
-        size.then(right.memory.gb_s.total_cmp(&left.memory.gb_s)).then(left.id.cmp(&right.id))
+        let order = rank(right).cmp(&rank(left)).then(size).then(alike(right).cmp(&alike(left)));
+        order.then(right.memory.gb_s.total_cmp(&left.memory.gb_s))
     };
-    let same_chip = cards().filter(|device| device.board.chip == own.board.chip).min_by(smallest);
-    let Some(card) = same_chip.or_else(|| cards().min_by(smallest)) else {
+    let peers = catalogue().devices().iter().filter(|device| Kind::of(device).is_peer(Kind::of(own)));
+    let Some(card) = peers.filter(enough).min_by(smaller) else {
         return Some("no single card of the catalogue has as much memory".to_owned());
     };
     let time = cx.what_if(|target| on_device(target, card)).map(|estimate| say::ms(step_ms(&estimate)));
@@ -122,10 +127,35 @@ fn larger_card(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
     Some(format!("--gpu {} has {}{time}", card.id, say::about_bytes(card.memory.visible_bytes())))
 }
 
-/// Whether a card can take the place of another: of the same maker, and no board for embedded use.
-fn is_peer(own: &Device, other: &Device) -> bool {
-    let amd = |device: &Device| {
-        ["rdna", "cdna", "gcn", "vega"].iter().any(|word| device.board.architecture.starts_with(word))
-    };
-    amd(own) == amd(other) && !other.id.starts_with("jetson")
+/// What a card is for, and whose it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Amd,
+    Embedded,
+    Games,
+    Workstations,
+    DataCenter,
+}
+
+impl Kind {
+    fn of(device: &Device) -> Self {
+        let architecture = |word: &&str| device.board.architecture.starts_with(*word);
+        let named = |words: &[&str]| words.iter().any(|word| device.name.contains(word));
+        if ["rdna", "cdna", "gcn"].iter().any(|word| architecture(&word)) {
+            Self::Amd
+        } else if device.id.starts_with("jetson") {
+            Self::Embedded
+        } else if named(&["GeForce", "TITAN", "Titan"]) {
+            Self::Games
+        } else if named(&["Quadro", "RTX"]) {
+            Self::Workstations
+        } else {
+            Self::DataCenter
+        }
+    }
+
+    /// Whether a card of this kind can take the place of one of another.
+    fn is_peer(self, other: Self) -> bool {
+        self != Self::Embedded && (self == Self::Amd) == (other == Self::Amd)
+    }
 }

@@ -1,6 +1,6 @@
 //! `replicas-do-not-pay`: several replicas do little more than one.
 
-use super::{LintCx, joined, samples_per_s, say, step_ms};
+use super::{LintCx, joined, say, step_ms};
 use crate::device::{Kind, find_interconnect};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::predict::network::Estimate;
@@ -110,8 +110,8 @@ fn fewer(cx: &LintCx<'_>) -> Option<String> {
 fn alone(cx: &LintCx<'_>) -> Option<String> {
     let (batch, replicas) = (cx.target.batch?, cx.target.replicas);
     let estimate = cx.what_if(|target| (target.replicas, target.hosts) = (1, 1))?;
-    let alone = samples_per_s(&estimate, batch);
-    let now = f64::from(replicas) * samples_per_s(cx.estimate, batch);
+    let alone = cx.samples_per_s(&estimate, batch) / f64::from(replicas);
+    let now = cx.samples_per_s(cx.estimate, batch);
     (alone >= now / SPEEDUP).then(|| {
         let (alone, now) = (say::number(alone), say::number(now));
         format!("--replicas 1 is predicted to do {alone} samples a second, all {replicas} together {now}")

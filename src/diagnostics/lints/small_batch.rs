@@ -1,6 +1,6 @@
 //! `small-batch`: the device is so little used that a larger batch gives far more samples a second.
 
-use super::{LintCx, launch_bound, launch_share, optimizer_dominates, samples_per_s, say, share, step_ms};
+use super::{LintCx, launch_bound, launch_share, optimizer_dominates, say, share, step_ms};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::predict::network::Estimate;
 
@@ -22,8 +22,8 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     if launches || updates || one_by_one || busy > BUSY {
         return None;
     }
-    let now = samples_per_s(cx.estimate, batch);
-    let gain = |batch: u64, estimate: &Estimate| samples_per_s(estimate, batch) / now;
+    let now = cx.samples_per_s(cx.estimate, batch);
+    let gain = |batch: u64, estimate: &Estimate| cx.samples_per_s(estimate, batch) / now;
     let at = |factor: u64| {
         let larger = batch.checked_mul(factor)?;
         let estimate = cx.at_batch(larger)?;
