@@ -484,6 +484,9 @@ pub struct Location {
     /// Column, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
+    /// First output of a node without a name, whose `node` changes with edits before it.
+    #[serde(skip)]
+    pub output: Option<String>,
     /// Lines in the text of `annotate` before it has comments.
     #[serde(skip)]
     pub lines: Option<Lines>,
@@ -506,6 +509,9 @@ pub struct Finding {
     pub help: Option<String>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
+    /// How many more of this kind at this level were found and are not listed; 0 but for the last that is.
+    #[serde(skip)]
+    pub unlisted: usize,
     /// Lines of ONNX text around the first place; only for people.
     #[serde(skip)]
     pub excerpt: Option<Excerpt>,
