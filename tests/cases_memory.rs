@@ -361,3 +361,17 @@ fn the_rule_of_three_is_one_of_copies() {
     assert_eq!(saved(&model), 4 * 128 * (16 + 64) * 64 * 64);
     assert_eq!(kept, saved(&model));
 }
+
+/// Automatic casting leaves a normalisation of batches in the type of its input, though its weights are in fp32.
+#[test]
+fn mixed_precision_halves_what_a_convolutional_network_keeps() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/resnet50.onnx");
+    let kept = |precision| {
+        let options = options(Mode::Train, precision, Optimizer::Sgd);
+        let input = dlcost::engine::Input::Path(path.into());
+        let model = dlcost::engine::check(&input, "resnet50", &options).unwrap().remove(0);
+        saved(&model) as f64
+    };
+    let share = kept(Compute::Amp) / kept(Compute::Fp32);
+    assert!((0.49..0.56).contains(&share), "{share}");
+}

@@ -19,6 +19,8 @@ pub(super) enum Casting {
     Full,
     /// Computes in the widest type of its inputs.
     Widest,
+    /// Computes in the type of its first input, whatever its weights have.
+    First,
 }
 
 impl Walker<'_, '_> {
@@ -36,8 +38,9 @@ impl Walker<'_, '_> {
         match casting {
             Casting::Half => 16,
             Casting::Full => own,
-            Casting::Widest => {
-                let inputs = operation.inputs.iter().flatten().filter_map(|&input| {
+            Casting::Widest | Casting::First => {
+                let read = if casting == Casting::First { 1 } else { operation.inputs.len() };
+                let inputs = operation.inputs.iter().take(read).flatten().filter_map(|&input| {
                     // Numbers of the code take the type of the tensor beside them.
                     let sized = self.lowering.sizes.get(input).filter(|sized| sized.element.is_real())?;
                     let storage = self.storage_of.get(input.0 as usize).copied().flatten()?;
@@ -65,7 +68,7 @@ impl Walker<'_, '_> {
             let wanted = match casting {
                 Casting::Half => 16,
                 Casting::Full => 32,
-                Casting::Widest => bits,
+                Casting::Widest | Casting::First => bits,
             };
             if wanted < bits && source == Source::Stored {
                 return Some(self.weight_copy(input, sized));
@@ -159,5 +162,10 @@ pub(super) fn casting(op: &str, works: &[Work]) -> Casting {
             | "ReduceL2"
             | "CumSum"
     );
-    if full || named { Casting::Full } else { Casting::Widest }
+    let plain = matches!(works, [Work { family: Family::Elementwise { .. } | Family::Copy { .. }, .. }]);
+    match (full || named, plain) {
+        (true, _) => Casting::Full,
+        (false, true) => Casting::Widest,
+        (false, false) => Casting::First,
+    }
 }
