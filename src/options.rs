@@ -15,7 +15,7 @@ pub const NOT_ACTED_ON: &[&str] = &["features"];
 /// Commands that are specified and that this version does not have.
 pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "compare", "calibrate", "lsp"];
 
-const FORMATS_NOT_AVAILABLE: &[&str] = &["sarif", "github", "gitlab", "junit", "markdown", "csv", "trace", "html"];
+const FORMATS_NOT_AVAILABLE: &[&str] = &["gitlab", "junit", "markdown", "csv", "trace", "html"];
 
 const STAGES_NOT_AVAILABLE: &[&str] = &[];
 
@@ -29,6 +29,10 @@ pub enum Format {
     Concise,
     /// Everything, for programs.
     Json,
+    /// Findings as SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// The report for people, and annotations of GitHub Actions.
+    Github,
 }
 
 /// When to colour.
@@ -66,7 +70,13 @@ pub enum Emit {
 pub fn format(text: &str) -> Result<Format, String> {
     choice(
         text,
-        &[("human", Format::Human), ("concise", Format::Concise), ("json", Format::Json)],
+        &[
+            ("human", Format::Human),
+            ("concise", Format::Concise),
+            ("json", Format::Json),
+            ("sarif", Format::Sarif),
+            ("github", Format::Github),
+        ],
         FORMATS_NOT_AVAILABLE,
     )
 }
@@ -362,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_is_specified_and_not_there_is_refused_by_name() {
-        assert!(format("sarif").unwrap_err().contains("not available in this version"));
+        assert!(format("junit").unwrap_err().contains("not available in this version"));
         assert_eq!(emit("kernels"), Ok(Emit::Kernels));
         assert!(format("jsn").unwrap_err().contains("did you mean 'json'"));
         assert_eq!(format("json"), Ok(Format::Json));

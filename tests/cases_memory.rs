@@ -209,10 +209,8 @@ fn caches_follow_the_heads_of_keys() {
                 let _ = write!(inputs, ", float16[1, {heads}, 8191, 128] past_key_values_{layer}_{part}");
                 let comma = if outputs.is_empty() { "" } else { ", " };
                 let _ = write!(outputs, "{comma}float16[1, {heads}, 8192, 128] present_{layer}_{part}");
-                let _ = writeln!(
-                    nodes,
-                    "present_{layer}_{part} = Concat <axis = 2> (past_key_values_{layer}_{part}, new)"
-                );
+                let _ =
+                    writeln!(nodes, "present_{layer}_{part} = Concat <axis = 2> (past_key_values_{layer}_{part}, new)");
             }
         }
         let text = format!("g (float16[1, {heads}, 1, 128] new{inputs}) => ({outputs}) {{ {nodes} }}");

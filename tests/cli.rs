@@ -80,7 +80,7 @@ fn what_is_not_there_yet_is_refused_by_name() {
     for (arguments, named) in [
         (&["check", "good.onnxtxt", "--features"][..], "--features is not acted on by this version"),
         (&["check", "--features=x", "good.onnxtxt"], "--features is not acted on by this version"),
-        (&["check", "--format", "sarif", "good.onnxtxt"], "'sarif' is not available in this version"),
+        (&["check", "--format", "junit", "good.onnxtxt"], "'junit' is not available in this version"),
         (&["sweep", "good.onnxtxt"], "'sweep' is not available in this version"),
         (&["check", "--deny", "shape-missmatch", "good.onnxtxt"], "nearest: shape-mismatch"),
         (&["explain", "undefined-tenser"], "nearest: undefined-tensor"),
@@ -128,7 +128,7 @@ fn output_is_the_same_for_any_number_of_jobs() {
     for index in 0..20 {
         fs::write(at.join(format!("m{index}.onnxtxt")), GOOD).unwrap();
     }
-    for format in ["json", "human", "concise"] {
+    for format in ["json", "human", "concise", "sarif", "github"] {
         let with = |jobs| stdout(&run(at, &["check", ".", "--format", format, "--jobs", jobs]));
         assert_eq!(with("1"), with("7"));
         assert_eq!(with("7"), with("7"));

@@ -144,7 +144,9 @@ fn half_precision_is_questioned_where_it_is_not_faster() {
     };
     assert!(slow("gtx-1080-ti", Compute::Fp16) && slow("gtx-1080-ti", Compute::Amp));
     assert!(slow("t4", Compute::Bf16));
-    assert!(!slow("t4", Compute::Fp16) && !slow("p100-sxm2-16gb", Compute::Fp16) && !slow("a100-pcie-40gb", Compute::Bf16));
+    assert!(
+        !slow("t4", Compute::Fp16) && !slow("p100-sxm2-16gb", Compute::Fp16) && !slow("a100-pcie-40gb", Compute::Bf16)
+    );
 }
 
 #[test]
@@ -153,14 +155,14 @@ fn convolutions_with_a_bias_of_their_own_are_not_folded() {
         let layer = |index: u32, input: &str, output: &str| {
             format!("{output} = Conv <kernel_shape = [1, 1]> ({input}, f.{index}.{weight}, f.{index}.{bias})\n")
         };
-        let stored = |index: u32| {
-            format!("float[4, 4, 1, 1] f.{index}.{weight} = {{}}, float[4] f.{index}.{bias} = {{}}")
-        };
+        let stored =
+            |index: u32| format!("float[4, 4, 1, 1] f.{index}.{weight} = {{}}, float[4] f.{index}.{bias} = {{}}");
         let body = layer(0, "x", "h") + &layer(2, "h", "y");
         let weights = [stored(0), stored(2)].join(", ");
         opset(17, &format!("g (float[N, 4, 8, 8] x) => (float[N, 4, 8, 8] y) <{weights}> {{ {body} }}"))
     };
-    let folded = |mode, bias| found(&priced(&text("weight", bias), mode, Request::default()), "batch-norm-folded").is_some();
+    let folded =
+        |mode, bias| found(&priced(&text("weight", bias), mode, Request::default()), "batch-norm-folded").is_some();
     assert!(folded(Mode::Train, "weight_bias"));
     assert!(!folded(Mode::Train, "bias"));
     assert!(!folded(Mode::Infer, "weight_bias"));

@@ -13,6 +13,7 @@ use super::{COULD_NOT, Failure, jobs, output, terminal};
 use crate::diagnostics::Level;
 use crate::engine::{self, LevelRule, Stage, Unreadable};
 use crate::options::{Emit, Format};
+use crate::render::paths::Root;
 use crate::render::{self, Style};
 use crate::report::{Model, Program, Report, SCHEMA, Summary};
 use plan::{Job, Plan};
@@ -60,13 +61,17 @@ pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCo
     }
     let style =
         arguments.output.as_ref().map_or_else(|| terminal::of_stdout(plan.color), |_| terminal::of_file(plan.color));
+    // A folder that is gone has no paths that are relative to it.
+    let root = Root::new(&std::env::current_dir().unwrap_or_default());
     if plan.emit == Emit::Report {
         write(arguments.output.as_deref(), |out| match plan.format {
             // A run in which nothing could be read has said so already.
-            Format::Human if report.models.is_empty() && !problems.is_empty() => Ok(()),
+            Format::Human | Format::Github if report.models.is_empty() && !problems.is_empty() => Ok(()),
             Format::Human => render::human::write(&report, plan.top, style, out),
             Format::Concise => render::concise::write(&report, out),
             Format::Json => render::json::write(&report, out),
+            Format::Sarif => render::sarif::write(&report, &root, out),
+            Format::Github => render::github::write(&report, plan.top, style, &root, out),
         })?;
     } else {
         write(arguments.output.as_deref(), |out| out.write_all(emitted.as_bytes()))?;

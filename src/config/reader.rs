@@ -361,7 +361,7 @@ mod tests {
         let features = "dlcost.toml:2:1: 'features' is not acted on by this version";
         assert_eq!(bad("[defaults]\nfeatures = true\n"), features);
         assert!(bad("[[budget]]\nrule = 'x'\n").contains("'budget' is not available in this version"));
-        assert!(bad("[defaults]\nformat = 'sarif'\n").contains("not available in this version"));
+        assert!(bad("[defaults]\nformat = 'junit'\n").contains("not available in this version"));
     }
 
     #[test]

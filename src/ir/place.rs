@@ -32,6 +32,8 @@ pub struct PlaceData {
     pub node_index: Option<u32>,
     /// The node's label: its name, else `Op#index`.
     pub node: Option<Arc<str>>,
+    /// The first output of a node without a name: an index changes with every edit before it, a tensor's name does not.
+    pub output: Option<Arc<str>>,
     /// The tensor that is meant, where one is.
     pub tensor: Option<Arc<str>>,
     /// Byte range in the file.

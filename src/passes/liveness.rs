@@ -2,10 +2,12 @@
 //! tensors only; parameters, gradients of weights, state of the optimizer and scratch memory are added by
 //! [`crate::predict::memory`].
 
+mod casting;
 mod segments;
 mod storages;
 mod strides;
 mod timeline;
+mod views;
 
 use crate::engine::Mode;
 use crate::passes::lower::Lowering;

@@ -48,6 +48,8 @@ pub struct StepTime {
     pub all_reduce_exposed: f64,
     /// Waiting for input.
     pub input_wait: f64,
+    /// From the start of the backward pass to its end, be it the device or the host that sets the pace. No part of its own.
+    pub backward_window: f64,
 }
 
 /// What a layer takes in a step, ms.
@@ -150,7 +152,7 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
     let mut time = StepTime::default();
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
-    let (mut launches, mut operators) = (0.0, 0.0);
+    let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
     let recomputes = target.mode == Mode::Train && target.recompute != Recompute::None;
     let again = f64::from(u8::from(recomputes));
     for launch in &schedule.launches {
@@ -173,9 +175,11 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
                 layer.both.p90 += one.p90 * kernel.runs * again;
                 layer.kernels += kernel.runs * again;
                 launches += kernel.runs * again;
+                backward_launches += kernel.runs * again;
             } else {
                 layer.backward += all;
                 time.backward += all;
+                backward_launches += kernel.runs;
             }
             layer.both.p10 += one.p10 * kernel.runs;
             layer.both.p50 += all;
@@ -197,6 +201,10 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
     }
     let device = time.forward + time.backward + time.optimizer + launches * gap;
     let host = host_ms(schedule, target, operators);
+    if target.mode == Mode::Train {
+        let on_host = operators * overhead.host_backward_us / 1e3;
+        time.backward_window = (time.backward + backward_launches * gap).max(on_host);
+    }
     // The host runs ahead of the device or the other way round; the slower one sets the pace.
     time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + overhead.step_us / 1e3;
     time

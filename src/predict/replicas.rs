@@ -56,14 +56,15 @@ pub fn exchange(lowering: &Lowering<'_>, time: &StepTime) -> Exchange {
             let buckets = (bytes / BUCKET_BYTES).ceil().max(1.0);
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, buckets);
             // The last bucket is only full when the backward pass is over.
-            let hidden = (target.runtime.overlap * time.backward).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
+            let hidden =
+                (target.runtime.overlap * time.backward_window).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
             exchange.exposed_ms = exchange.all_reduce_ms - hidden + DDP_SYNC_MS * doublings;
             exchange.all_reduce_ms += DDP_SYNC_MS * doublings;
         }
         Strategy::Mirrored => {
             // One packed all-reduce behind the backward pass.
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, 1.0);
-            let hidden = (target.runtime.overlap * time.backward).min(exchange.all_reduce_ms);
+            let hidden = (target.runtime.overlap * time.backward_window).min(exchange.all_reduce_ms);
             exchange.exposed_ms = exchange.all_reduce_ms - hidden;
             // The loss of each replica is scaled by the replicas and summed over them: a number each.
             exchange.mirrored_loss_ms = MIRRORED_SYNC_MS * doublings + link.all_reduce_ms(4.0, 1.0);
@@ -127,16 +128,13 @@ impl Link {
 
     /// The link between the devices of a host.
     fn inside(device: &Device, interconnect: &Interconnect, per_host: u32, replicas: u32) -> Self {
-        let own = device.links.interconnect == interconnect.id;
-        let bridged = device.links.bridge.as_deref() == Some(&interconnect.id);
-        let links = if own {
-            device.links.count
-        } else if bridged {
-            device.links.bridge_count
-        } else {
-            1
+        let links = match interconnect.kind {
+            Kind::Bridge => device.links.bridge_count.max(1),
+            // A board has as many links of a later kind as it has of its own.
+            Kind::Mesh | Kind::Switch => device.links.count.max(device.links.bridge_count).max(1),
+            Kind::Bus | Kind::Network | Kind::Memory => 1,
         };
-        let nominal = interconnect.gb_s * f64::from(links.max(1));
+        let nominal = interconnect.gb_s * f64::from(links);
         let gb_s = match interconnect.kind {
             // Direct traffic from card to card is for pairs of data center boards; the rest goes through the host.
             Kind::Bus if per_host > 2 || !has_direct_access(device) => {

@@ -57,7 +57,7 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
         Family::Pool { .. } => 0.6,
         // Each channel alone: windows are read again and again, and the gradient of a filter is a sum over the batch.
         Family::Convolution(convolution) if convolution.is_depthwise() => match kernel.pass {
-            Pass::Forward => 0.5,
+            Pass::Forward => 0.4,
             Pass::BackwardWeight => 0.15,
             _ => 0.3,
         },
@@ -76,7 +76,7 @@ fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
     let rate = match kernel.family {
         Family::Convolution(convolution) => return convolution_ms(kernel, &convolution, device),
         Family::Product { batch, m, n, k } => {
-            return product_ms(kernel.flops, [batch, m, n, k], kernel.precision, device);
+            return product_ms(kernel, kernel.flops, [batch, m, n, k], device);
         }
         Family::Attention { queries, keys, head_dim, causal, .. } => {
             // Blocks of 64 queries and keys; softmax between the products takes the other half of the time.
@@ -87,12 +87,8 @@ fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
         }
         Family::Recurrent { batch, steps, hidden, gates, directions, .. } => {
             // Steps wait for each other: each is a product of its own, and at least a launch.
-            let one = product_ms(
-                kernel.flops / steps.max(1) as f64,
-                [1, batch, gates * hidden, hidden],
-                kernel.precision,
-                device,
-            );
+            let each = kernel.flops / steps.max(1) as f64;
+            let one = product_ms(kernel, each, [1, batch, gates * hidden, hidden], device);
             let launch = SHORTEST_US / 1e3;
             return one.max(launch) * steps as f64 * if directions > 1 { 1.3 } else { 1.0 };
         }
@@ -125,15 +121,26 @@ fn clock(device: &Device) -> f64 {
     if board.boost_mhz > 0.0 { (board.sustained_mhz / board.boost_mhz).clamp(0.3, 1.2) } else { 1.0 }
 }
 
+/// Rows or columns up to which a product is one with vectors.
+const VECTOR_ROWS: u64 = 4;
+
 /// A matrix product by tiles: the device works in waves of one tile a multiprocessor, and the last wave is not full.
-fn product_ms(flops: f64, [batch, m, n, k]: [u64; 4], precision: Precision, device: &Device) -> f64 {
+fn product_ms(kernel: &Kernel, flops: f64, [batch, m, n, k]: [u64; 4], device: &Device) -> f64 {
+    let precision = kernel.precision;
     if flops <= 0.0 {
         return 0.0;
     }
     let tensor = uses_tensor_cores(precision, device);
     let peak = matrix_rate(precision, device) * PRODUCT_PEAK[usize::from(tensor)];
-    let peak = peak * alignment(&[m, n, k], precision, tensor, device);
-    flops / (peak * 1e9 * wave_use([batch, m, n, k], device)).max(f64::MIN_POSITIVE)
+    // Rows that lie in memory one after the other: the samples are no such size.
+    let in_memory = if kernel.pass == Pass::BackwardWeight { [m, n] } else { [n, k] };
+    let peak = peak * alignment(&in_memory, precision, tensor, device);
+    let tiled = flops / (peak * 1e9 * wave_use([batch, m, n, k], device)).max(f64::MIN_POSITIVE);
+    if m.min(n) > VECTOR_ROWS {
+        return tiled;
+    }
+    // A product with a vector or a few: dot products on ordinary units, no tile to fill.
+    tiled.min(flops / (plain_rate(precision, device) * clock(device) * 0.5 * 1e9))
 }
 
 /// Whether products of a precision run on tensor or matrix cores.
@@ -218,7 +225,7 @@ fn convolution_ms(kernel: &Kernel, convolution: &Convolution, device: &Device) -
         _ => [groups, positions, per_group_out, per_group_in * taps],
     };
     // Windows are gathered on the way.
-    let direct = product_ms(flops, shape, kernel.precision, device) / 0.85;
+    let direct = product_ms(kernel, flops, shape, device) / 0.85;
     direct.min(cheaper_ms(kernel, convolution, device, direct))
 }
 

@@ -3,10 +3,13 @@
 pub mod annotated;
 pub mod concise;
 pub mod devices;
+pub mod github;
 pub mod human;
 pub mod json;
+pub mod paths;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod sarif;
 mod snippet;
 mod table;
 mod text;

@@ -207,6 +207,7 @@ fn shape_warning() -> Finding {
         ],
         help: Some("remove the declaration".to_owned()),
         notes: vec!["the computed shape is used".to_owned()],
+        unlisted: 0,
         excerpt: Some(Excerpt {
             first_line: 6,
             text: "a = Abs (x)\ny = Relu (a)\n".to_owned(),
@@ -231,6 +232,7 @@ fn broken() -> Model {
         }],
         help: None,
         notes: Vec::new(),
+        unlisted: 0,
         excerpt: None,
     };
     Model {

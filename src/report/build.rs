@@ -344,6 +344,7 @@ fn findings(diagnostics: Vec<Diagnostic>, options: &CheckOptions, locator: &mut 
         let mut finding = finding(&diagnostic, locator, findings.len() < EXCERPTS);
         if *count == LISTED && more > 0 {
             finding.notes.push(format!("{more} more of this kind are not listed"));
+            finding.unlisted = more;
         }
         findings.push(finding);
     }
@@ -369,6 +370,7 @@ fn finding(diagnostic: &Diagnostic, locator: &mut Locator<'_>, with_excerpt: boo
         places,
         help: diagnostic.help.clone(),
         notes,
+        unlisted: 0,
         excerpt,
     }
 }

@@ -46,6 +46,7 @@ impl<'a> Locator<'a> {
         let mut location = self.file();
         location.graph = (!data.graph.is_empty()).then(|| data.graph.to_string());
         location.node = data.node.as_ref().map(ToString::to_string);
+        location.output = data.output.as_ref().map(ToString::to_string);
         location.tensor = data.tensor.as_ref().map(ToString::to_string);
         location.lines = data.span.and_then(|span| self.layout.of(span));
         match (data.span, self.text) {

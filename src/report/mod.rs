@@ -79,7 +79,8 @@ pub struct Model {
     pub inputs: Vec<Port>,
     /// Outputs of the main graph.
     pub outputs: Vec<Port>,
-    /// Predicted time of a step; `null` when sizes that it depends on are not known.
+    /// Predicted time of a step in the steady state: warm-up and the search for algorithms are not in it. `null` when
+    /// sizes that it depends on are not known.
     pub time_ms: Option<TimeMs>,
     /// What limits the layers, as shares of their time.
     pub bounds: Option<Bounds>,
@@ -483,6 +484,9 @@ pub struct Location {
     /// Column, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
+    /// First output of a node without a name, whose `node` changes with edits before it.
+    #[serde(skip)]
+    pub output: Option<String>,
     /// Lines in the text of `annotate` before it has comments.
     #[serde(skip)]
     pub lines: Option<Lines>,
@@ -505,6 +509,9 @@ pub struct Finding {
     pub help: Option<String>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
+    /// How many more of this kind at this level were found and are not listed; 0 but for the last that is.
+    #[serde(skip)]
+    pub unlisted: usize,
     /// Lines of ONNX text around the first place; only for people.
     #[serde(skip)]
     pub excerpt: Option<Excerpt>,

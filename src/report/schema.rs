@@ -65,10 +65,7 @@ const MORE: &[(&str, &str)] = &[
          framework: what nvidia-smi shows for the process. p10 and p90 are its ends for the lower and the upper end of the \
          workspace; everything else is counted, not estimated.",
     ),
-    (
-        "models.memory_bytes.peak_allocated",
-        "The peak without workspace and framework: tensors alone.",
-    ),
+    ("models.memory_bytes.peak_allocated", "The peak without workspace and framework: tensors alone."),
     (
         "models.memory_bytes.peak_reserved",
         "The peak without framework: tensors, scratch memory, and what the allocator holds in gaps and by rounding.",
@@ -110,10 +107,7 @@ const MORE: &[(&str, &str)] = &[
         "With replicas: buckets as large as all gradients for ddp, a pack of 32 MiB at most for mirrored, copies of the \
          gradients for the others, and 128 MiB for the rings of the collectives.",
     ),
-    (
-        "models.memory_bytes.kv_cache",
-        "Inputs named past*, or outputs named present*, whichever take more.",
-    ),
+    ("models.memory_bytes.kv_cache", "Inputs named past*, or outputs named present*, whichever take more."),
     (
         "models.memory_bytes.framework",
         "Context and code of libraries, by runtime and board: it is there before the first tensor.",

@@ -52,12 +52,12 @@ pub(crate) fn layer_ms(model: &Model, key: &str) -> f64 {
     layer(model, key).time_ms.unwrap_or_else(|| panic!("no time: {:#?}", model.diagnostics)).p50
 }
 
-/// A stored tensor whose payload lies in a side file that is not there.
+/// A stored tensor whose payload lies in a side file of its own that is not there.
 pub(crate) fn far_weight(element: &str, bytes_each: u64, name: &str, dims: &[u64]) -> String {
     let list: Vec<_> = dims.iter().map(u64::to_string).collect();
     let bytes = dims.iter().product::<u64>() * bytes_each;
     format!(
-        "{element}[{}] {name} = [\"location\": \"w.bin\", \"offset\": \"0\", \"length\": \"{bytes}\"]",
+        "{element}[{}] {name} = [\"location\": \"{name}.bin\", \"offset\": \"0\", \"length\": \"{bytes}\"]",
         list.join(", ")
     )
 }

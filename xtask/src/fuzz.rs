@@ -353,6 +353,9 @@ fn check(file: &Path, number: usize) {
     let _ = render::human::write(&report, 10, Style::PLAIN, &mut io::sink());
     let _ = render::concise::write(&report, &mut io::sink());
     let _ = render::json::write(&report, &mut io::sink());
+    let root = render::paths::Root::new(Path::new("/"));
+    let _ = render::sarif::write(&report, &root, &mut io::sink());
+    let _ = render::github::write(&report, 10, Style::PLAIN, &root, &mut io::sink());
 }
 
 fn cpu_of_this_thread() -> Duration {

@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(super) model: ModelArguments,
 
-    /// Form of the report: human, concise or json [default: human]
+    /// Form of the report: human, concise, json, sarif (code scanning) or github (annotations of Actions, behind the
+    /// human report) [default: human]
     #[arg(long, value_name = "FORMAT", value_parser = options::format, help_heading = "Output")]
     pub(super) format: Option<Format>,
 

@@ -61,8 +61,7 @@ const ABOUT_THE_MODEL: &[Lint] = &[batch_norm_folded::check, embedding_dominates
 
 /// Lints that say something even of a device that was assumed: whether the model fits one at all, and what replicas do,
 /// for whoever asked for them.
-const ABOUT_ANY_DEVICE: &[Lint] =
-    &[out_of_memory::check, replicas_do_not_pay::check, mirrored_loss_dominates::check];
+const ABOUT_ANY_DEVICE: &[Lint] = &[out_of_memory::check, replicas_do_not_pay::check, mirrored_loss_dominates::check];
 
 /// Lints about a device that somebody chose.
 const ABOUT_THE_DEVICE: &[Lint] = &[

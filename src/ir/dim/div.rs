@@ -1,9 +1,9 @@
 //! Division, minimum and maximum in canonical form.
 
 use super::Dim;
-use super::hash::Fnv;
 use super::interval as iv;
 use super::poly::{self, Mono, Node, NodeKind, Term};
+use crate::ir::stable_hash::Fnv;
 
 /// Rounds of rewriting; each one makes the quotient smaller, so that few are needed.
 const MAX_ROUNDS: u32 = 64;

@@ -6,7 +6,6 @@
 
 mod bound;
 mod div;
-mod hash;
 mod interval;
 mod ops;
 mod parse;

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::hash::Fnv;
 use super::interval::{self as iv, Interval};
 use super::range::terms_range;
 use super::{Dim, Repr, Symbol, SymbolKind};
+use crate::ir::stable_hash::Fnv;
 
 /// Most terms of a polynomial at the top level.
 const MAX_TERMS: usize = 256;

@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::Dim;
-use super::hash::Fnv;
 use super::interval::Interval;
 use super::poly::{Atom, Mono};
+use crate::ir::stable_hash::Fnv;
 
 /// Deepest chain of bounds by symbols that have bounds by symbols.
 const MAX_LEVEL: u32 = 32;

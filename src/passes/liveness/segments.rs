@@ -21,9 +21,11 @@ fn blocks(walk: &Walk, analysis: &Analysis) -> Vec<usize> {
     let crossing = crossing(walk);
     let kept = kept(walk);
     let weight = |cuts: &Vec<usize>| {
-        let borders: u64 = cuts.iter().filter_map(|&cut| crossing.bytes.get(cut)).fold(0, |sum, &bytes| sum.saturating_add(bytes));
+        let borders: u64 =
+            cuts.iter().filter_map(|&cut| crossing.bytes.get(cut)).fold(0, |sum, &bytes| sum.saturating_add(bytes));
         let ends = cuts.iter().skip(1).copied().chain([walk.steps.len()]);
-        let work = cuts.iter().zip(ends).map(|(&start, end)| kept.get(start..end).unwrap_or_default().iter().sum::<u64>());
+        let work =
+            cuts.iter().zip(ends).map(|(&start, end)| kept.get(start..end).unwrap_or_default().iter().sum::<u64>());
         borders.saturating_add(work.max().unwrap_or_default())
     };
     let named = (1..=3).map(|depth| named_blocks(walk, analysis, depth)).filter(|cuts| cuts.len() > 2);
@@ -121,7 +123,10 @@ mod tests {
     #[test]
     fn blocks_are_entries_of_lists_of_modules() {
         assert_eq!(block("/stages/stages.0/blocks/blocks.1/conv2/conv/Conv", 1), Some("/stages/stages.0"));
-        assert_eq!(block("/stages/stages.0/blocks/blocks.1/conv2/conv/Conv", 2), Some("/stages/stages.0/blocks/blocks.1"));
+        assert_eq!(
+            block("/stages/stages.0/blocks/blocks.1/conv2/conv/Conv", 2),
+            Some("/stages/stages.0/blocks/blocks.1")
+        );
         assert_eq!(block("/stages/stages.0/blocks/blocks.1/conv2", 3), Some("/stages/stages.0/blocks/blocks.1"));
         assert_eq!(block("/encoder/encoder_layer_7/ln_1/Add", 1), Some("/encoder/encoder_layer_7"));
         assert_eq!(block("/head/fc/Gemm", 1), None);

@@ -1,12 +1,12 @@
 //! Pieces of memory behind the tensors of a forward pass: views share one, and each is made, kept and read last by some
 //! step.
 
-use super::strides::{self, Strides};
+use super::casting::{Casting, casting};
+use super::strides::Strides;
 use crate::engine::Mode;
-use crate::ir::element_type::ElementType;
 use crate::ir::graph::{GraphId, Origin, TensorId};
 use crate::ir::hash::HashMap;
-use crate::ops::work::{Sized, product};
+use crate::ops::work::product;
 use crate::ops::{Family, Saved, Work};
 use crate::passes::bind::is_past;
 use crate::passes::compose::Operation;
@@ -36,7 +36,7 @@ pub(super) struct Storage {
     pub(super) bytes: u64,
     pub(super) source: Source,
     /// Bits of an element.
-    bits: u64,
+    pub(super) bits: u64,
     /// The step that makes it.
     pub(super) made: u32,
     /// The last step that reads it.
@@ -101,26 +101,15 @@ pub(super) fn walk(lowering: &Lowering<'_>) -> Walk {
     walker.walk
 }
 
-/// How automatic casting treats an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Casting {
-    /// Computes in 16 bits.
-    Half,
-    /// Computes in fp32.
-    Full,
-    /// Computes in the widest type of its inputs.
-    Widest,
-}
-
-struct Walker<'l, 'a> {
-    lowering: &'l Lowering<'a>,
-    walk: Walk,
-    storage_of: Vec<Option<u32>>,
-    strides: Strides,
-    weight_copies: HashMap<TensorId, u32>,
+pub(super) struct Walker<'l, 'a> {
+    pub(super) lowering: &'l Lowering<'a>,
+    pub(super) walk: Walk,
+    pub(super) storage_of: Vec<Option<u32>>,
+    pub(super) strides: Strides,
+    pub(super) weight_copies: HashMap<TensorId, u32>,
     training: bool,
     /// Whether each operator casts its inputs for itself.
-    casts: bool,
+    pub(super) casts: bool,
 }
 
 impl<'a> Walker<'_, 'a> {
@@ -237,55 +226,6 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
-    /// Strides of a view; `None` where there is none, so that the elements are copied.
-    fn view(&self, op: &str, asked: &Asked<'_>, input: TensorId, from: Sized<'_>, to: Sized<'_>) -> Option<Vec<u64>> {
-        let strides = self.strides.of(input, from.dims);
-        if from.dims == to.dims {
-            return Some(strides);
-        }
-        if let Some(order) = asked.operator.permutation(from.dims.len()) {
-            return order.iter().map(|&axis| strides.get(axis).copied()).collect();
-        }
-        match op {
-            "Slice" | "Split" if from.dims.len() == to.dims.len() => Some(strides),
-            "Expand" => {
-                let missing = to.dims.len().checked_sub(from.dims.len())?;
-                let stretched = from.dims.iter().zip(to.dims.iter().skip(missing)).zip(&strides);
-                let kept = stretched.map(|((from, to), stride)| if from == to { *stride } else { 0 });
-                Some(std::iter::repeat_n(0, missing).chain(kept).collect())
-            }
-            // One index: its axis is gone.
-            "Gather" | "Split" => {
-                let axis = (0..from.dims.len()).find(|&axis| without(from.dims, axis) == to.dims)?;
-                Some(without(&strides, axis))
-            }
-            _ => strides::viewed(from.dims, &strides, to.dims),
-        }
-    }
-
-    /// Strides of what a kernel writes; `None` where it lies in order. Elementwise kernels write as they read; convolutions
-    /// and what stands between them keep the channels where they are; attention writes as its query lies.
-    fn written(&self, operation: &Operation, asked: &Asked<'_>, works: &[Work], to: Sized<'_>) -> Option<Vec<u64>> {
-        let (input, from) = (operation.inputs.first().copied()??, asked.inputs.first().copied()??);
-        match works.first()?.family {
-            Family::Elementwise { .. } => {
-                let alike = operation.inputs.iter().zip(&asked.inputs).find_map(|(input, sized)| {
-                    let (input, sized) = ((*input)?, (*sized)?);
-                    (sized.dims == to.dims).then(|| self.strides.get(input)).flatten()
-                });
-                alike.map(|strides| strides::dense_like(to.dims, strides))
-            }
-            Family::Convolution(_) | Family::BatchNorm { .. } | Family::Pool { .. } | Family::Copy { .. } => {
-                let strides = self.strides.get(input)?;
-                strides::is_channels_last(from.dims, strides).then(|| strides::channels_last(to.dims))
-            }
-            Family::Attention { .. } if from.dims.len() == to.dims.len() => {
-                self.strides.get(input).map(|strides| strides::dense_like(to.dims, strides))
-            }
-            _ => None,
-        }
-    }
-
     /// Notes what the backward pass of a step reads.
     fn keep(
         &mut self,
@@ -323,91 +263,7 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
-    /// The storage that is kept of an input: its own, or that of the copy which the operator works on.
-    fn kept_form(
-        &mut self,
-        input: TensorId,
-        sized: Sized<'_>,
-        asked: &Asked<'_>,
-        index: usize,
-        casting: Casting,
-        step: &mut Step,
-    ) -> Option<u32> {
-        let own = self.storage(input)?;
-        let (bits, source) = self.walk.storages.get(own as usize).map(|own| (own.bits, own.source))?;
-        if self.casts && sized.element.is_real() {
-            let wanted = match casting {
-                Casting::Half => 16,
-                Casting::Full => 32,
-                Casting::Widest => bits,
-            };
-            if wanted < bits && source == Source::Stored {
-                return Some(self.weight_copy(input, sized));
-            }
-            if wanted != bits && source != Source::Stored {
-                return Some(self.copy(sized.elements(), wanted, step));
-            }
-        }
-        let is_matrices = casting == Casting::Half && self.multiplies_rows(asked, index);
-        if is_matrices && source != Source::Stored && !self.is_matrix(input, sized, asked, index) {
-            return Some(self.copy(sized.elements(), bits, step));
-        }
-        Some(own)
-    }
-
-    fn multiplies_rows(&self, asked: &Asked<'_>, index: usize) -> bool {
-        index < 2
-            && asked.inputs.len() <= 3
-            && asked.inputs.iter().take(2).all(|input| input.is_some())
-            && matches!(asked.operator.work(&asked.cx()).as_slice(), [Work { family: Family::Product { .. }, .. }])
-    }
-
-    /// Whether libraries can multiply a tensor where it lies: as one matrix with a matrix on the other side, else as a
-    /// batch of them.
-    fn is_matrix(&self, input: TensorId, sized: Sized<'_>, asked: &Asked<'_>, index: usize) -> bool {
-        let Some(strides) = self.strides.get(input) else { return true };
-        let other = asked.inputs.get(1 - index.min(1)).copied().flatten().map_or(0, |other| other.dims.len());
-        let (rank, inner) = (sized.dims.len(), sized.dims.last().copied().unwrap_or(1));
-        if rank <= 2 {
-            return true;
-        }
-        let rows = product(sized.dims).checked_div(inner).unwrap_or_default();
-        if other <= 2 {
-            return strides::viewed(sized.dims, strides, &[rows, inner]).is_some();
-        }
-        let middle = sized.dim_from_end(1).unwrap_or(1);
-        let batch = rows.checked_div(middle).unwrap_or_default();
-        strides::viewed(sized.dims, strides, &[batch, middle, inner]).is_some()
-    }
-
-    /// A copy that an operator makes of an input.
-    fn copy(&mut self, elements: u64, bits: u64, step: &mut Step) -> u32 {
-        let storage = self.new_storage(elements, bits, Source::Step);
-        step.makes.push(storage);
-        storage
-    }
-
-    /// Casts a weight for a product; the copy stays until the forward pass ends, for whoever reads the weight again.
-    fn cast_weight(&mut self, weight: TensorId, storage: u32, casting: Casting) {
-        let stored = self.walk.storages.get(storage as usize).filter(|found| found.source == Source::Stored);
-        let sized = self.lowering.sizes.get(weight).filter(|sized| sized.element.is_real());
-        if let (true, Casting::Half, Some(stored), Some(sized)) = (self.casts, casting, stored, sized)
-            && stored.bits > 16
-        {
-            self.weight_copy(weight, sized);
-        }
-    }
-
-    fn weight_copy(&mut self, weight: TensorId, sized: Sized<'_>) -> u32 {
-        if let Some(&copy) = self.weight_copies.get(&weight) {
-            return copy;
-        }
-        let copy = self.new_storage(sized.elements(), 16, Source::WeightCopy);
-        self.weight_copies.insert(weight, copy);
-        copy
-    }
-
-    fn new_storage(&mut self, elements: u64, bits: u64, source: Source) -> u32 {
+    pub(super) fn new_storage(&mut self, elements: u64, bits: u64, source: Source) -> u32 {
         let id = u32::try_from(self.walk.storages.len()).unwrap_or(u32::MAX);
         let step = u32::try_from(self.walk.steps.len()).unwrap_or(u32::MAX);
         self.walk.storages.push(Storage {
@@ -424,7 +280,7 @@ impl<'a> Walker<'_, 'a> {
     }
 
     /// The storage of a tensor; that of one which no step makes is made here.
-    fn storage(&mut self, tensor: TensorId) -> Option<u32> {
+    pub(super) fn storage(&mut self, tensor: TensorId) -> Option<u32> {
         if let Some(storage) = self.storage_of.get(tensor.0 as usize).copied().flatten() {
             return Some(storage);
         }
@@ -456,33 +312,6 @@ impl<'a> Walker<'_, 'a> {
         storage.filter(|storage| matches!(storage.source, Source::Step | Source::Input)).map_or(0, |found| found.bytes)
     }
 
-    /// Bits of an element where one precision holds for all operators.
-    fn element_bits(&self, element: ElementType) -> u64 {
-        let own = u64::from(element.bits());
-        if element.is_real() && own >= 16 { own.min(self.lowering.target.precision.activation_bits()) } else { own }
-    }
-
-    fn output_bits(&self, operation: &Operation, element: ElementType, casting: Casting) -> u64 {
-        let own = u64::from(element.bits());
-        if !self.casts || !element.is_real() || own < 16 {
-            return self.element_bits(element);
-        }
-        match casting {
-            Casting::Half => 16,
-            Casting::Full => own,
-            Casting::Widest => {
-                let inputs = operation.inputs.iter().flatten().filter_map(|&input| {
-                    // Numbers of the code take the type of the tensor beside them.
-                    let sized = self.lowering.sizes.get(input).filter(|sized| sized.element.is_real())?;
-                    let storage = self.storage_of.get(input.0 as usize).copied().flatten()?;
-                    let bits = self.walk.storages.get(storage as usize)?.bits;
-                    (sized.elements() > 1).then_some(bits)
-                });
-                inputs.max().unwrap_or(own).min(own)
-            }
-        }
-    }
-
     fn op(&self, operation: &Operation) -> &'a str {
         if operation.operator.is_some() {
             return "";
@@ -495,36 +324,4 @@ impl<'a> Walker<'_, 'a> {
 /// Names that exporters give to the keys and values that a decoder gives back.
 fn is_present(name: &str) -> bool {
     name.to_lowercase().starts_with("present")
-}
-
-fn without(list: &[u64], axis: usize) -> Vec<u64> {
-    list.iter().enumerate().filter(|(index, _)| *index != axis).map(|(_, &item)| item).collect()
-}
-
-/// What automatic casting does with an operator: products in 16 bits; normalisations but that of batches, softmax, sums,
-/// powers and exponentials in fp32; the rest as its inputs are (lists of `torch.amp`, "CUDA Op-Specific Behavior").
-fn casting(op: &str, works: &[Work]) -> Casting {
-    if works.iter().any(|work| work.family.is_product()) {
-        return Casting::Half;
-    }
-    let full = works.iter().any(|work| matches!(work.family, Family::LayerNorm { .. } | Family::Softmax { .. }));
-    let named = matches!(
-        op,
-        "Exp"
-            | "Log"
-            | "Pow"
-            | "Reciprocal"
-            | "Softplus"
-            | "Sinh"
-            | "Cosh"
-            | "Tan"
-            | "Acos"
-            | "Asin"
-            | "ReduceSum"
-            | "ReduceProd"
-            | "ReduceL1"
-            | "ReduceL2"
-            | "CumSum"
-    );
-    if full || named { Casting::Full } else { Casting::Widest }
 }

@@ -183,6 +183,7 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
         .find(|member| matches!(member.class, Class::Product))
         .or_else(|| members.iter().find(|member| matches!(member.class, Class::Rows | Class::BatchNorm)))
         .unwrap_or(first);
+    turn_filter(lowering, main, launch);
     // Statistics over the batch need a walk of their own before the elements are used.
     let walks = if main.class == Class::BatchNorm && lowering.target.mode == Mode::Train { 2.0 } else { 1.0 };
     let flops = |works: &mut dyn Iterator<Item = f64>| works.sum::<f64>();

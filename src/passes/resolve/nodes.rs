@@ -316,6 +316,7 @@ impl<'m> Resolver<'m> {
             graph: frame.path.clone(),
             node_index: Some(index),
             node: Some(if node.name.is_empty() { label.into() } else { node.name.clone() }),
+            output: node.outputs.iter().find(|output| node.name.is_empty() && !output.is_empty()).cloned(),
             tensor: None,
             span: Some(node.span),
         })

@@ -26,21 +26,18 @@ pub(super) fn write<'r>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let found = merged(models);
-    let names = comparison::names(models);
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     for found in &found {
         *numbers.entry(&found.finding.code).or_default() += 1;
     }
     let mut shown: HashMap<&str, usize> = HashMap::new();
-    for Found { finding, entries } in &found {
+    for Found { finding, holds, .. } in &found {
         let shown = shown.entry(&finding.code).or_default();
         *shown += 1;
         let number = numbers.get(finding.code.as_str()).copied().unwrap_or_default();
         // One finding more takes less room than the line that counts it.
         if *shown <= MOST_OF_A_CODE || number == MOST_OF_A_CODE + 1 {
             let first = explained.insert(finding.code.as_str());
-            let of: Vec<&str> = entries.iter().filter_map(|&entry| names.get(entry)).map(String::as_str).collect();
-            let holds = (of.len() < models.len()).then(|| format!("holds for {}", of.join(", and ")));
             out.write_all(text(finding, holds.as_deref(), first, style).as_bytes())?;
             writeln!(out)?;
         } else if *shown == MOST_OF_A_CODE + 1 {
@@ -52,13 +49,24 @@ pub(super) fn write<'r>(
 }
 
 /// A finding, and which entries of its file have it.
-struct Found<'r> {
-    finding: &'r Finding,
+pub(in crate::render) struct Found<'r> {
+    pub(in crate::render) finding: &'r Finding,
+    /// The first entry that has it.
+    pub(in crate::render) model: &'r Model,
+    /// Which entries it holds for, where others do not have it.
+    pub(in crate::render) holds: Option<String>,
     entries: Vec<usize>,
 }
 
-/// The findings of all entries, gravest first.
-fn merged(models: &[Model]) -> Vec<Found<'_>> {
+impl Found<'_> {
+    /// Whether the file has no lines: those of its places are lines of what `annotate` prints.
+    pub(in crate::render) fn is_binary(&self) -> bool {
+        self.model.format.as_deref() == Some("onnx")
+    }
+}
+
+/// The findings of all entries of one file, each once, gravest first.
+pub(in crate::render) fn merged(models: &[Model]) -> Vec<Found<'_>> {
     let mut found: Vec<Found<'_>> = Vec::new();
     let mut known = HashMap::new();
     for (entry, model) in models.iter().enumerate() {
@@ -70,12 +78,17 @@ fn merged(models: &[Model]) -> Vec<Found<'_>> {
             match found.get_mut(index) {
                 // Two of one entry that say the same are two.
                 Some(earlier) if !earlier.entries.contains(&entry) => earlier.entries.push(entry),
-                _ => found.push(Found { finding, entries: vec![entry] }),
+                _ => found.push(Found { finding, model, holds: None, entries: vec![entry] }),
             }
         }
     }
     if models.len() > 1 {
         found.sort_by_key(|found| Reverse(found.finding.level));
+    }
+    let names = comparison::names(models);
+    for found in found.iter_mut().filter(|found| found.entries.len() < models.len()) {
+        let of: Vec<&str> = found.entries.iter().filter_map(|&entry| names.get(entry)).map(String::as_str).collect();
+        found.holds = Some(format!("holds for {}", of.join(", and ")));
     }
     found
 }

@@ -2,7 +2,7 @@
 
 mod comparison;
 pub(super) mod counted;
-mod findings;
+pub(super) mod findings;
 pub(super) mod head;
 pub(super) mod layers;
 mod parts;
@@ -53,7 +53,7 @@ pub fn write_findings_of(model: &Model, style: Style, out: &mut dyn Write) -> io
 }
 
 /// The entries of each file.
-fn files(report: &Report) -> impl Iterator<Item = &[Model]> {
+pub(super) fn files(report: &Report) -> impl Iterator<Item = &[Model]> {
     report.models.chunk_by(|a, b| a.path == b.path)
 }
 

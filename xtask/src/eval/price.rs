@@ -1,13 +1,25 @@
-//! Asks the library: the only place that knows how a model is analysed and priced.
+//! Asks the library: the only place that knows how a model is analysed and priced. It goes past the report, which tells
+//! more than is compared here; a file is read once and priced for all that is asked of it.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
+use dlcost::analysis::Analysis;
+use dlcost::assume::assume;
 use dlcost::diagnostics::Level;
-use dlcost::engine::{CheckOptions, Input, check};
+use dlcost::frontend::onnx::external::ExternalFiles;
+use dlcost::frontend::onnx::model::Model;
+use dlcost::frontend::source::Source;
+use dlcost::ir::fact::Fact;
+use dlcost::ir::place::Places;
+use dlcost::ir::shape::Shape;
 use dlcost::options::target::GpuName;
-use dlcost::report::{Extent, Interval, Model};
+use dlcost::passes::bind::Bindings;
+use dlcost::passes::payloads::check_payloads;
+use dlcost::predict::network::{Estimate, estimate};
+use dlcost::report::Interval;
 use dlcost::runtime::{Attention, Runtime};
-use dlcost::target::{Compute, Optimizer, Request, Strategy, choose};
+use dlcost::target::{self, ChosenGpu, Compute, Context, Optimizer, Request, Strategy, choose};
 
 use super::network::path_of;
 use super::question::{Form, Target, Unpriced};
@@ -17,92 +29,114 @@ use super::question::{Form, Target, Unpriced};
 pub(super) struct Price {
     /// A step, ms.
     pub(super) step: Option<Interval>,
-    /// Its forward pass, ms.
+    /// The kernels of its forward pass, ms.
     pub(super) forward: Option<f64>,
     /// What the driver shows at the peak, MiB.
     pub(super) peak: Option<Interval>,
     /// What the allocator has handed out at the peak, MiB.
     pub(super) allocated: Option<f64>,
-    /// Whether the peak fits on the device; by its middle where the ends of the interval disagree.
+    /// Whether the middle of the peak fits on the device.
     pub(super) fits: Option<bool>,
 }
 
 impl Price {
-    fn of(report: &Model) -> Self {
-        let (time, memory) = (report.time_ms.as_ref(), report.memory_bytes.as_ref());
+    fn of(estimate: &Estimate, gpu: &ChosenGpu) -> Self {
+        let memory = &estimate.memory;
+        let [p10, p90] = memory.ends().map(mib);
+        let p50 = mib(memory.peak());
         Self {
-            step: time.map(|time| time.step),
-            forward: time.map(|time| time.forward),
-            peak: memory.map(|memory| Interval {
-                p10: mib(memory.peak.p10),
-                p50: mib(memory.peak.p50),
-                p90: mib(memory.peak.p90),
-            }),
-            allocated: memory.map(|memory| mib(memory.peak_allocated)),
-            fits: memory.map(|memory| memory.fits.unwrap_or(memory.peak.p50 <= memory.capacity)),
+            step: Some(estimate.time.step),
+            forward: Some(estimate.time.forward),
+            peak: Some(Interval { p10, p50, p90 }),
+            allocated: Some(mib(memory.allocated())),
+            fits: Some(p50 <= gpu.device.memory.visible_bytes() / BYTES_PER_MIB),
         }
     }
 }
 
+const BYTES_PER_MIB: f64 = 1_048_576.0;
+
+#[allow(clippy::cast_precision_loss)]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / BYTES_PER_MIB
+}
+
 /// A file that was read in one form.
-#[derive(Debug)]
 pub(super) struct Analysed {
-    path: PathBuf,
-    options: CheckOptions,
-    /// Free dims of inputs that count tokens.
-    token_dims: Vec<String>,
+    model: Model,
+    bindings: Bindings,
+    analysis: Analysis,
 }
 
 impl Analysed {
     /// Reads the file of a form.
     pub(super) fn new(folder: &Path, form: &Form) -> Result<Self, Unpriced> {
-        let path = path_of(folder, &form.file);
-        let mut options = CheckOptions { mode: form.mode(), ..CheckOptions::default() };
-        let facts = report(&path, &options)?;
-        if let Some(image) = form.image {
-            options.input_shapes.extend(image_shape(&facts, image)?);
+        let unreadable = || Unpriced("model file unreadable".to_owned());
+        let source = Source::open(&path_of(folder, &form.file)).map_err(|_| unreadable())?;
+        let mut places = Places::default();
+        let mut model = dlcost::frontend::load(&source, &mut places).model.ok_or_else(unreadable)?;
+        check_payloads(&mut model, &mut ExternalFiles::new(source.folder.clone()), &mut places);
+        let mut bindings = Bindings::default();
+        let mut analysis = analyse(&model, &bindings);
+        if let Some(resized) = form.image.map(|image| image_shape(&analysis, image)).transpose()?.flatten() {
+            bindings.input_shapes.push(resized);
+            analysis = analyse(&model, &bindings);
         }
-        let token_dims = token_dims(&facts);
-        Ok(Self { path, options, token_dims })
+        sound(&analysis)?;
+        Ok(Self { model, bindings, analysis })
     }
 
     /// Prices the form on a target.
     pub(super) fn price(&self, target: &Target) -> Result<Price, Unpriced> {
-        let mut options = self.options.clone();
-        options.batch = Some(target.batch);
-        options.request = request(target)?;
-        if let Some(tokens) = target.tokens {
-            options.dims.extend(self.token_dims.iter().map(|name| (name.clone(), tokens.to_string())));
-        }
-        let report = report(&self.path, &options)?;
-        let price = Price::of(&report);
-        if price == Price::default() {
-            let error = report.diagnostics.iter().find(|finding| finding.level == Level::Error);
-            let cause = error.map_or("no reason given", |finding| finding.name.as_str());
-            return Err(Unpriced(format!("not priced: {cause}")));
-        }
-        Ok(price)
+        let batch = self.analysis.bound.batch.as_deref();
+        let free = batch.filter(|batch| self.analysis.bound.free.iter().any(|symbol| symbol.name() == *batch));
+        let Some(batch) = free else {
+            // The file fixes its batch: another one is another analysis.
+            let bindings = Bindings { batch: Some(target.batch), ..self.bindings.clone() };
+            let analysis = analyse(&self.model, &bindings);
+            sound(&analysis)?;
+            return price(&analysis, None, target);
+        };
+        price(&self.analysis, Some(batch), target)
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / 1_048_576.0
+fn analyse(model: &Model, bindings: &Bindings) -> Analysis {
+    Analysis::new(model, Places::default(), bindings, &|_| false)
 }
 
-fn report(path: &Path, options: &CheckOptions) -> Result<Model, Unpriced> {
-    let shown = path.display().to_string();
-    let reports = check(&Input::Path(path.to_path_buf()), &shown, options);
-    let report = reports.ok().and_then(|reports| reports.into_iter().next());
-    report.ok_or_else(|| Unpriced("model file unreadable".to_owned()))
+/// Figures of a graph whose shapes do not fit together mean nothing.
+fn sound(analysis: &Analysis) -> Result<(), Unpriced> {
+    let error = analysis.diagnostics.iter().find(|diagnostic| diagnostic.code.default_level() == Level::Error);
+    error.map_or(Ok(()), |error| Err(Unpriced(format!("not priced: {}", error.code.name()))))
 }
 
-/// A target in the library's types.
-fn request(target: &Target) -> Result<Request, Unpriced> {
-    let gpus = choose(&[GpuName::Id(target.device.clone())], &[])
-        .map_err(|_| Unpriced(format!("device not described: {}", target.device)))?;
-    Ok(Request {
-        gpus,
+fn price(analysis: &Analysis, batch: Option<&str>, asked: &Target) -> Result<Price, Unpriced> {
+    let mut values = assume(&analysis.bound, asked.mode()).values;
+    let mut bind = |name: &str, value: u64| values.insert(name.to_owned(), i128::from(value));
+    if let Some(batch) = batch {
+        bind(batch, asked.batch);
+    }
+    if let Some(tokens) = asked.tokens {
+        for name in token_dims(analysis) {
+            bind(&name, tokens);
+        }
+    }
+    let unknown_device = || Unpriced(format!("device not described: {}", asked.device));
+    let gpu = choose(&[GpuName::Id(asked.device.clone())], &[]).ok().and_then(|gpus| gpus.into_iter().next());
+    let gpu = gpu.ok_or_else(unknown_device)?;
+    // The runtime is in the request, so that it does not matter who wrote the file.
+    let context = Context { analysis, producer: "", mode: asked.mode(), batch: Some(asked.batch) };
+    let resolved = target::Target::resolve(&request(asked), &gpu, &context);
+    let (target, _) = resolved.ok_or_else(unknown_device)?;
+    let estimate = estimate(analysis, &analysis.at(&values), &values, &target);
+    let estimate = estimate.ok_or_else(|| Unpriced("not priced: unbound-dim".to_owned()))?;
+    Ok(Price::of(&estimate, &gpu))
+}
+
+/// A target in the library's types, but for the device.
+fn request(target: &Target) -> Request {
+    Request {
         precision: named(&Compute::ALL, Some(target.precision)),
         optimizer: named(&Optimizer::ALL, target.optimizer),
         runtime: Runtime::find(target.runtime).map(|runtime| (runtime, target.version)),
@@ -111,40 +145,33 @@ fn request(target: &Target) -> Result<Request, Unpriced> {
         hosts: Some(target.hosts),
         strategy: named(&Strategy::ALL, target.strategy),
         ..Request::default()
-    })
+    }
 }
 
 fn named<T: Copy>(all: &[(&str, T)], name: Option<&str>) -> Option<T> {
     all.iter().find(|(known, _)| Some(*known) == name).map(|(_, value)| *value)
 }
 
-/// The shape of the image input at a size, where the file has another; its batch stays as it is.
-fn image_shape(facts: &Model, image: [u64; 3]) -> Result<Option<(String, Vec<String>)>, Unpriced> {
-    let size = image.map(|extent| extent.to_string());
-    let port = facts.inputs.iter().find(|port| port.shape.as_ref().is_some_and(|shape| shape.len() == 4));
-    let Some((port, shape)) = port.and_then(|port| Some((port, port.shape.as_ref()?))) else {
-        return Err(Unpriced("no input of the file is an image".to_owned()));
+/// The dims of an input of the main graph, by its name.
+fn inputs(analysis: &Analysis) -> BTreeMap<&str, Vec<String>> {
+    let dims = |fact: &Fact| {
+        let shape = fact.as_tensor()?.shape.as_ref()?;
+        Some(Shape::dims(shape).iter().map(ToString::to_string).collect())
     };
-    let shape: Vec<String> = shape.iter().map(text).collect();
-    if shape.get(1..) == Some(&size[..]) {
-        return Ok(None);
-    }
-    Ok(Some((port.name.clone(), shape.into_iter().take(1).chain(size).collect())))
+    analysis.bound.inputs.iter().filter_map(|(name, fact)| Some((&**name, dims(fact)?))).collect()
 }
 
-/// Symbols of inputs that count tokens: `seq`, `dseq`, `slen`.
-fn token_dims(facts: &Model) -> Vec<String> {
-    let extents = facts.inputs.iter().filter_map(|port| port.shape.as_ref()).flatten();
-    let mut names: Vec<String> =
-        extents.map(text).filter(|name| name.contains("seq") || name.ends_with("len")).collect();
-    names.sort();
-    names.dedup();
-    names
+/// The shape of the image input at a size, where the file has another; its batch stays as it is.
+fn image_shape(analysis: &Analysis, image: [u64; 3]) -> Result<Option<(String, Vec<String>)>, Unpriced> {
+    let size = image.map(|extent| extent.to_string());
+    let found = inputs(analysis).into_iter().find(|(_, dims)| dims.len() == 4);
+    let (name, dims) = found.ok_or_else(|| Unpriced("no input of the file is an image".to_owned()))?;
+    let resized = dims.iter().take(1).chain(&size).cloned();
+    Ok((dims.get(1..) != Some(&size[..])).then(|| (name.to_owned(), resized.collect())))
 }
 
-fn text(extent: &Extent) -> String {
-    match extent {
-        Extent::Number(number) => number.to_string(),
-        Extent::Symbolic(formula) => formula.clone(),
-    }
+/// Free dims that count tokens: `seq`, `dseq`, `slen`.
+fn token_dims(analysis: &Analysis) -> Vec<String> {
+    let names = analysis.bound.free.iter().map(|symbol| symbol.name().to_owned());
+    names.filter(|name| name.contains("seq") || name.ends_with("len")).collect()
 }

@@ -14,23 +14,16 @@ use super::setup;
 pub(super) struct Form {
     /// Path under the folder of model files.
     pub(super) file: String,
-    /// Training, or inference.
-    pub(super) trains: bool,
     /// Channels, height and width of the images, where the row gives them.
     pub(super) image: Option<[u64; 3]>,
-}
-
-impl Form {
-    /// Training or inference.
-    pub(super) fn mode(&self) -> Mode {
-        if self.trains { Mode::Train } else { Mode::Infer }
-    }
 }
 
 /// What a form is priced for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Target {
     pub(super) device: String,
+    /// Training, or inference.
+    pub(super) trains: bool,
     pub(super) runtime: &'static str,
     pub(super) version: Option<Version>,
     pub(super) attention: Option<&'static str>,
@@ -43,6 +36,13 @@ pub(super) struct Target {
     pub(super) replicas: u32,
     pub(super) hosts: u32,
     pub(super) strategy: Option<&'static str>,
+}
+
+impl Target {
+    /// Training or inference.
+    pub(super) fn mode(&self) -> Mode {
+        if self.trains { Mode::Train } else { Mode::Infer }
+    }
 }
 
 /// A question to the library. Rows that differ in nothing that it looks at ask the same.
@@ -69,9 +69,10 @@ impl Question {
         let device = dlcost::device::find(&row.device);
         let device = device.map_err(|_| Unpriced(format!("device not described: {}", row.device)))?;
         let (runtime, version) = setup::runtime(row).map_err(Unpriced)?;
-        let form = Form { file: file.to_owned(), trains: row.mode == Mode::Train, image: row.image() };
+        let form = Form { file: file.to_owned(), image: row.image() };
         let target = Target {
             device: device.device.id.clone(),
+            trains: row.mode == Mode::Train,
             runtime,
             version,
             attention: setup::attention(row),

@@ -77,13 +77,16 @@ pub(super) struct Set {
 }
 
 /// Figures of observations of one kind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) n: usize,
     /// `None` for verdicts.
     pub(super) errors: Option<Errors>,
     /// Spearman's correlation over the distinct configurations.
     pub(super) rank_correlation: Option<f64>,
+    /// The same of values for one sample. Where a table took for each network the largest batch that ran, steps of all
+    /// networks are about as long, and this is the order of the networks.
+    pub(super) rank_correlation_per_sample: Option<f64>,
     /// How many configurations those are.
     pub(super) configurations: usize,
     /// Share of right verdicts.
@@ -119,35 +122,41 @@ impl Figures {
             let right = |pair: &Pair| f64::from(u8::from(pair.predicted.total_cmp(&pair.measured).is_eq()));
             let rights: Vec<f64> = pairs.iter().map(right).collect();
             let missing: Vec<f64> = pairs.iter().filter(|pair| pair.measured < 0.5).map(right).collect();
-            let (accuracy, found) = (mean(&rights), mean(&missing));
-            return Self { n, errors: None, rank_correlation: None, configurations: 0, accuracy, found };
+            return Self { n, accuracy: mean(&rights), found: mean(&missing), ..Self::default() };
         }
         let configurations = configurations(observations);
+        let per_sample: Vec<_> = configurations.iter().map(|(batch, a, b)| (a / batch, b / batch)).collect();
+        let whole: Vec<_> = configurations.iter().map(|(_, a, b)| (*a, *b)).collect();
         Self {
             n,
             errors: Errors::of(&pairs),
-            rank_correlation: rank_correlation(&configurations),
+            rank_correlation: rank_correlation(&whole),
+            rank_correlation_per_sample: rank_correlation(&per_sample),
             configurations: configurations.len(),
-            accuracy: None,
-            found: None,
+            ..Self::default()
         }
     }
 }
 
-/// Predicted and measured values of each network in one size, batch and optimizer. Repeats, versions and layouts of one
-/// configuration are one point, their geometric mean: what they differ in is not an order of networks.
-fn configurations(observations: &[&Observation<'_>]) -> Vec<(f64, f64)> {
+/// Batch, predicted and measured value of each network in one size, batch and optimizer. Repeats, versions and layouts of
+/// one configuration are one point, their geometric mean: what they differ in is not an order of networks.
+#[allow(clippy::cast_precision_loss)]
+fn configurations(observations: &[&Observation<'_>]) -> Vec<(f64, f64, f64)> {
+    let key = |observation: &Observation<'_>| {
+        let row = observation.row;
+        let texts = [Some(&row.table), Some(&row.model), row.input.as_ref(), row.optimizer.as_ref()];
+        (row.batch, texts.map(|text| text.cloned().unwrap_or_default()), row.tokens, row.replicas)
+    };
     let mut points: BTreeMap<_, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for observation in observations {
-        let row = observation.row;
-        let key = (&row.table, &row.model, &row.input, row.tokens, row.batch, row.replicas, &row.optimizer);
-        let point = points.entry(key).or_default();
-        point.0.push(observation.pair.predicted);
-        point.1.push(observation.pair.measured);
+        let (predicted, measured) = points.entry(key(observation)).or_default();
+        predicted.push(observation.pair.predicted);
+        measured.push(observation.pair.measured);
     }
-    let point =
-        |(predicted, measured): &(Vec<f64>, Vec<f64>)| Some((geometric_mean(predicted)?, geometric_mean(measured)?));
-    points.values().filter_map(point).collect()
+    let point = |((batch, ..), (predicted, measured)): (&(u64, _, _, _), &(Vec<f64>, Vec<f64>))| {
+        Some((*batch as f64, geometric_mean(predicted)?, geometric_mean(measured)?))
+    };
+    points.iter().filter_map(point).collect()
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ fn figures_json(figures: &Figures) -> Map<String, Value> {
         ("accuracy_not_fitting", json!(figures.found)),
         ("geometric_mean", json!(errors.map(|errors| errors.geometric_mean))),
         ("rank_correlation", json!(figures.rank_correlation)),
+        ("rank_correlation_per_sample", json!(figures.rank_correlation_per_sample)),
         ("configurations", json!(figures.configurations)),
     ];
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
@@ -70,7 +71,7 @@ pub(super) fn human(rows: usize, observed: &Observed<'_>, sets: &[Set]) -> Strin
             kind = Some(set.kind);
             let _ = writeln!(
                 text,
-                "\n{:<width$} {:>6} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6}",
+                "\n{:<width$} {:>6} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>8} {:>6}",
                 set.kind.name(),
                 "n",
                 "mape %",
@@ -79,6 +80,7 @@ pub(super) fn human(rows: usize, observed: &Observed<'_>, sets: &[Set]) -> Strin
                 "bias",
                 "ratio",
                 "rank",
+                "a sample",
                 "in 80"
             );
         }
@@ -100,7 +102,7 @@ fn line(figures: &Figures) -> String {
     let or_dash = |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
     let percent = |value: f64| format!("{:.1}", value * 100.0);
     format!(
-        "{:>6} {:>7} {:>7} {:>7} {:>7} {:>6.2} {:>6} {:>6}",
+        "{:>6} {:>7} {:>7} {:>7} {:>7} {:>6.2} {:>6} {:>8} {:>6}",
         figures.n,
         percent(errors.mape),
         percent(errors.median_ape),
@@ -108,6 +110,7 @@ fn line(figures: &Figures) -> String {
         percent(errors.bias),
         errors.geometric_mean,
         or_dash(figures.rank_correlation, 3),
+        or_dash(figures.rank_correlation_per_sample, 3),
         or_dash(errors.coverage80, 2)
     )
 }

@@ -1,0 +1,163 @@
+//! Widths of elements, and the copies that operators make of their inputs: by automatic casting, and because no library
+//! multiplies a matrix as it lies.
+
+use super::storages::{Source, Step, Walker};
+use super::strides;
+use crate::ir::element_type::ElementType;
+use crate::ir::graph::TensorId;
+use crate::ops::work::{Sized, product};
+use crate::ops::{Family, Work};
+use crate::passes::compose::Operation;
+use crate::passes::lower::Asked;
+
+/// How automatic casting treats an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Casting {
+    /// Computes in 16 bits.
+    Half,
+    /// Computes in fp32.
+    Full,
+    /// Computes in the widest type of its inputs.
+    Widest,
+}
+
+impl Walker<'_, '_> {
+    /// Bits of an element where one precision holds for all operators.
+    pub(super) fn element_bits(&self, element: ElementType) -> u64 {
+        let own = u64::from(element.bits());
+        if element.is_real() && own >= 16 { own.min(self.lowering.target.precision.activation_bits()) } else { own }
+    }
+
+    pub(super) fn output_bits(&self, operation: &Operation, element: ElementType, casting: Casting) -> u64 {
+        let own = u64::from(element.bits());
+        if !self.casts || !element.is_real() || own < 16 {
+            return self.element_bits(element);
+        }
+        match casting {
+            Casting::Half => 16,
+            Casting::Full => own,
+            Casting::Widest => {
+                let inputs = operation.inputs.iter().flatten().filter_map(|&input| {
+                    // Numbers of the code take the type of the tensor beside them.
+                    let sized = self.lowering.sizes.get(input).filter(|sized| sized.element.is_real())?;
+                    let storage = self.storage_of.get(input.0 as usize).copied().flatten()?;
+                    let bits = self.walk.storages.get(storage as usize)?.bits;
+                    (sized.elements() > 1).then_some(bits)
+                });
+                inputs.max().unwrap_or(own).min(own)
+            }
+        }
+    }
+
+    /// The storage that is kept of an input: its own, or that of the copy which the operator works on.
+    pub(super) fn kept_form(
+        &mut self,
+        input: TensorId,
+        sized: Sized<'_>,
+        asked: &Asked<'_>,
+        index: usize,
+        casting: Casting,
+        step: &mut Step,
+    ) -> Option<u32> {
+        let own = self.storage(input)?;
+        let (bits, source) = self.walk.storages.get(own as usize).map(|own| (own.bits, own.source))?;
+        if self.casts && sized.element.is_real() {
+            let wanted = match casting {
+                Casting::Half => 16,
+                Casting::Full => 32,
+                Casting::Widest => bits,
+            };
+            if wanted < bits && source == Source::Stored {
+                return Some(self.weight_copy(input, sized));
+            }
+            if wanted != bits && source != Source::Stored {
+                return Some(self.copy(sized.elements(), wanted, step));
+            }
+        }
+        let is_matrices = casting == Casting::Half && self.multiplies_rows(asked, index);
+        if is_matrices && source != Source::Stored && !self.is_matrix(input, sized, asked, index) {
+            return Some(self.copy(sized.elements(), bits, step));
+        }
+        Some(own)
+    }
+
+    fn multiplies_rows(&self, asked: &Asked<'_>, index: usize) -> bool {
+        index < 2
+            && asked.inputs.len() <= 3
+            && asked.inputs.iter().take(2).all(|input| input.is_some())
+            && matches!(asked.operator.work(&asked.cx()).as_slice(), [Work { family: Family::Product { .. }, .. }])
+    }
+
+    /// Whether libraries can multiply a tensor where it lies: as one matrix with a matrix on the other side, else as a
+    /// batch of them.
+    fn is_matrix(&self, input: TensorId, sized: Sized<'_>, asked: &Asked<'_>, index: usize) -> bool {
+        let Some(strides) = self.strides.get(input) else { return true };
+        let other = asked.inputs.get(1 - index.min(1)).copied().flatten().map_or(0, |other| other.dims.len());
+        let (rank, inner) = (sized.dims.len(), sized.dims.last().copied().unwrap_or(1));
+        if rank <= 2 {
+            return true;
+        }
+        let rows = product(sized.dims).checked_div(inner).unwrap_or_default();
+        if other <= 2 {
+            return strides::viewed(sized.dims, strides, &[rows, inner]).is_some();
+        }
+        let middle = sized.dim_from_end(1).unwrap_or(1);
+        let batch = rows.checked_div(middle).unwrap_or_default();
+        strides::viewed(sized.dims, strides, &[batch, middle, inner]).is_some()
+    }
+
+    /// A copy that an operator makes of an input.
+    fn copy(&mut self, elements: u64, bits: u64, step: &mut Step) -> u32 {
+        let storage = self.new_storage(elements, bits, Source::Step);
+        step.makes.push(storage);
+        storage
+    }
+
+    /// Casts a weight for a product; the copy stays until the forward pass ends, for whoever reads the weight again.
+    pub(super) fn cast_weight(&mut self, weight: TensorId, storage: u32, casting: Casting) {
+        let stored = self.walk.storages.get(storage as usize).filter(|found| found.source == Source::Stored);
+        let sized = self.lowering.sizes.get(weight).filter(|sized| sized.element.is_real());
+        if let (true, Casting::Half, Some(stored), Some(sized)) = (self.casts, casting, stored, sized)
+            && stored.bits > 16
+        {
+            self.weight_copy(weight, sized);
+        }
+    }
+
+    pub(super) fn weight_copy(&mut self, weight: TensorId, sized: Sized<'_>) -> u32 {
+        if let Some(&copy) = self.weight_copies.get(&weight) {
+            return copy;
+        }
+        let copy = self.new_storage(sized.elements(), 16, Source::WeightCopy);
+        self.weight_copies.insert(weight, copy);
+        copy
+    }
+}
+
+/// What automatic casting does with an operator: products in 16 bits; normalisations but that of batches, softmax, sums,
+/// powers and exponentials in fp32; the rest as its inputs are (lists of `torch.amp`, "CUDA Op-Specific Behavior").
+pub(super) fn casting(op: &str, works: &[Work]) -> Casting {
+    if works.iter().any(|work| work.family.is_product()) {
+        return Casting::Half;
+    }
+    let full = works.iter().any(|work| matches!(work.family, Family::LayerNorm { .. } | Family::Softmax { .. }));
+    let named = matches!(
+        op,
+        "Exp"
+            | "Log"
+            | "Pow"
+            | "Reciprocal"
+            | "Softplus"
+            | "Sinh"
+            | "Cosh"
+            | "Tan"
+            | "Acos"
+            | "Asin"
+            | "ReduceSum"
+            | "ReduceProd"
+            | "ReduceL1"
+            | "ReduceL2"
+            | "CumSum"
+    );
+    if full || named { Casting::Full } else { Casting::Widest }
+}
