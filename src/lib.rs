@@ -8,7 +8,6 @@ pub mod device;
 pub mod diagnostics;
 pub mod engine;
 pub mod frontend;
-mod hash;
 pub mod ir;
 pub mod ops;
 pub mod options;

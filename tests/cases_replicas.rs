@@ -93,7 +93,7 @@ fn a_ring_sends_each_gradient_nearly_twice() {
 fn pcie_instead_of_nvlink_costs_a_third_of_the_step() {
     let on = |count, interconnect: &str| {
         let interconnect = find_interconnect(interconnect).ok();
-        training(&tower(30, 1024, 2048), Request { replicas: Some(count), interconnect, ..gpu("titan-rtx") })
+        training(&tower(30, 2048, 2048), Request { replicas: Some(count), interconnect, ..gpu("titan-rtx") })
     };
     let alone = step_ms(&on(1, "pcie3"));
     let [bridge, bus] = ["nvlink2", "pcie3"].map(|link| step_ms(&on(2, link)) / alone);

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
 use dlcost::diagnostics::Level;

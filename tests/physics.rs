@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dlcost::device::{Device, catalogue, find};
@@ -29,9 +29,9 @@ fn on(id: &str) -> Request {
     Request { gpus: vec![chosen(find(id).unwrap().device.clone())], ..Request::default() }
 }
 
-fn run(path: &PathBuf, mode: Mode, batch: Option<u64>, request: Request) -> Vec<Model> {
+fn run(path: &Path, mode: Mode, batch: Option<u64>, request: Request) -> Vec<Model> {
     let options = CheckOptions { mode, batch, request, ..CheckOptions::default() };
-    check(&Input::Path(path.clone()), "model", &options).unwrap()
+    check(&Input::Path(path.to_owned()), "model", &options).unwrap()
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -158,10 +158,13 @@ fn a_larger_batch_is_never_faster_and_never_smaller() {
     }
 }
 
+/// Makes a device better in one way.
+type Improve = fn(&mut Device);
+
 #[test]
 fn a_better_device_is_never_slower() {
     let base = find("v100").unwrap().device.clone();
-    let improved: [(&str, fn(&mut Device)); 4] = [
+    let improved: [(&str, Improve); 4] = [
         ("bandwidth", |device| device.memory.gb_s *= 1.7),
         ("cache", |device| device.memory.l2_mib *= 4.0),
         ("units", |device| {

@@ -7,3 +7,4 @@ pub mod graph;
 pub mod hash;
 pub mod place;
 pub mod shape;
+pub(crate) mod stable_hash;

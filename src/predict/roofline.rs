@@ -12,8 +12,11 @@ use crate::runtime::{Kernel, Pass};
 /// Id of this predictor in reports.
 pub const MODEL: &str = "roofline";
 
-/// Share of the peak that large matrix products reach at the sustained clock, on ordinary units and on tensor cores.
-const PRODUCT_PEAK: [f64; 2] = [0.95, 0.85];
+/// Share of the peak that large matrix products reach at the sustained clock on ordinary units.
+const PLAIN_PRODUCT_PEAK: f64 = 0.95;
+
+/// The same on tensor cores.
+const TENSOR_PRODUCT_PEAK: f64 = 0.85;
 
 /// Share of the data sheet's bandwidth that a copy of large tensors reaches.
 const COPY_PEAK: f64 = 0.82;
@@ -42,7 +45,8 @@ pub fn price(kernel: &Kernel, device: &Device) -> Price {
     };
     // Start and end do not overlap with the work.
     let time = time + shortest / 2.0;
-    let time_ms = Interval { p10: time * SPREAD[0], p50: time, p90: time * SPREAD[1] };
+    let [low, high] = SPREAD;
+    let time_ms = Interval { p10: time * low, p50: time, p90: time * high };
     Price { time_ms, bound, model: MODEL, in_domain: None }
 }
 
@@ -131,7 +135,7 @@ fn product_ms(kernel: &Kernel, flops: f64, [batch, m, n, k]: [u64; 4], device: &
         return 0.0;
     }
     let tensor = uses_tensor_cores(precision, device);
-    let peak = matrix_rate(precision, device) * PRODUCT_PEAK[usize::from(tensor)];
+    let peak = matrix_rate(precision, device) * if tensor { TENSOR_PRODUCT_PEAK } else { PLAIN_PRODUCT_PEAK };
     // Rows that lie in memory one after the other: the samples are no such size.
     let in_memory = if kernel.pass == Pass::BackwardWeight { [m, n] } else { [n, k] };
     let peak = peak * alignment(&in_memory, precision, tensor, device);

@@ -9,7 +9,7 @@ use super::human::{self, findings, findings::Found};
 use super::paths::Root;
 use super::text::printable;
 use crate::diagnostics::Level;
-use crate::hash::Fnv;
+use crate::ir::stable_hash::Fnv;
 use crate::report::Report;
 
 /// Annotations of one level that GitHub shows for a step; it drops the rest without a word.

@@ -13,7 +13,7 @@ use super::human::{files, findings};
 use super::paths::Root;
 use super::text::printable;
 use crate::diagnostics::{Code, Level};
-use crate::hash::Fnv;
+use crate::ir::stable_hash::Fnv;
 use crate::report::{Location, Report};
 
 /// Where the JSON Schema of the standard is.
@@ -278,13 +278,14 @@ struct Fingerprints {
 impl Fingerprints {
     fn of(found: &Found<'_>, taken: &mut HashMap<String, usize>) -> Self {
         let finding = found.finding;
-        let place = finding.places.first();
-        let tensor = place.and_then(|place| place.tensor.as_deref()).unwrap_or_default();
-        let node = place.map(node_identity).unwrap_or_default();
-        let mut identity = [finding.code.as_str(), node, tensor].join("\0");
-        if let Some(gpu) = found.model.target.gpu.as_deref().filter(|_| is_about_target(&finding.code)) {
-            identity.push_str(&format!("\0{gpu}\0{}", found.model.target.mode));
-        }
+        let target = &found.model.target;
+        let mut identity = if is_about_target(&finding.code) {
+            [&finding.code, target.gpu.as_deref().unwrap_or_default(), &target.mode].join("\0")
+        } else {
+            let place = finding.places.first();
+            let tensor = place.and_then(|place| place.tensor.as_deref()).unwrap_or_default();
+            [&finding.code, place.map(node_identity).unwrap_or_default(), tensor].join("\0")
+        };
         // What has no name of its own is told apart by its order.
         let before = taken.entry(identity.clone()).or_insert(0);
         *before += 1;
@@ -302,8 +303,8 @@ fn node_identity(place: &Location) -> &str {
     place.output.as_deref().or(place.node.as_deref()).unwrap_or_default()
 }
 
-/// Whether a rule is about the model on a device, so that each device has its own finding: groups of memory, replicas
-/// and time.
+/// Whether a rule is about the model on a device: the groups of memory, replicas and time. Each device has one finding,
+/// and which node comes first there changes with the predicted times.
 fn is_about_target(code: &str) -> bool {
     ["DL05", "DL06", "DL07"].iter().any(|group| code.starts_with(group))
 }
@@ -386,8 +387,8 @@ mod tests {
                 let finding = &mut model.diagnostics[0];
                 finding.code = Code::OutOfMemory.number().to_owned();
                 finding.message = format!("{gpu} is too small");
-                finding.places.truncate(1);
-                finding.places[0].node = None;
+                // Which place is the first depends on times.
+                finding.places.rotate_left(gpus.len() % 2);
                 report.models.push(model.clone());
             }
             let log = written(&report);

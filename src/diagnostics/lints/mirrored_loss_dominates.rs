@@ -5,7 +5,7 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::target::Strategy;
 
 /// Share of the step from which it is said.
-const SHARE: f64 = 0.1;
+const SHARE: f64 = 0.2;
 
 pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     let (ms, step) = (cx.estimate.time.mirrored_loss, step_ms(cx.estimate));

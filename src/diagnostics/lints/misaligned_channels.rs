@@ -110,11 +110,17 @@ fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
         let sizes = unaligned(forward, &weights);
         let size = *sizes.first()?;
         let gain: f64 = launch.kernels.iter().map(|kernel| gain(kernel, &sizes, &target.device)).sum();
-        let node = cx.node(launch.layer)?;
+        // A product with its bias is reported at the addition; the name to look for is the product's.
+        let nodes = || operation.layers().filter_map(|layer| cx.node(layer));
+        let node = nodes().find(|node| is_product(&node.op)).or_else(|| nodes().next())?;
         let (op, key, place, precision) = (&*node.op, &*node.key, node.place, forward.precision);
         (gain > 0.0).then_some(Found { op, key, place, precision, size, gain })
     };
     lower(&lowering).launches.iter().filter_map(one).collect()
+}
+
+fn is_product(op: &str) -> bool {
+    ["Conv", "Gemm", "MatMul"].iter().any(|part| op.contains(part))
 }
 
 /// Whether products of a precision run on tensor cores.

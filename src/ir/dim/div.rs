@@ -3,7 +3,7 @@
 use super::Dim;
 use super::interval as iv;
 use super::poly::{self, Mono, Node, NodeKind, Term};
-use crate::hash::Fnv;
+use crate::ir::stable_hash::Fnv;
 
 /// Rounds of rewriting; each one makes the quotient smaller, so that few are needed.
 const MAX_ROUNDS: u32 = 64;

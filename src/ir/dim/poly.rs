@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::interval::{self as iv, Interval};
 use super::range::terms_range;
 use super::{Dim, Repr, Symbol, SymbolKind};
-use crate::hash::Fnv;
+use crate::ir::stable_hash::Fnv;
 
 /// Most terms of a polynomial at the top level.
 const MAX_TERMS: usize = 256;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Dim;
 use super::interval::Interval;
 use super::poly::{Atom, Mono};
-use crate::hash::Fnv;
+use crate::ir::stable_hash::Fnv;
 
 /// Deepest chain of bounds by symbols that have bounds by symbols.
 const MAX_LEVEL: u32 = 32;

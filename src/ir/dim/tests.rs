@@ -230,7 +230,8 @@ fn repeated_operations_stay_small_and_fast() {
             assert!(dim.nodes() <= 2000 && dim.depth() <= 24 && dim.terms().len() <= 256);
         }
     }
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    // Growth without bound would take hours; a loaded machine takes a minute.
+    assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
 }
 
 #[test]
