@@ -141,7 +141,7 @@ impl Kind {
     fn of(device: &Device) -> Self {
         let architecture = |word: &&str| device.board.architecture.starts_with(*word);
         let named = |words: &[&str]| words.iter().any(|word| device.name.contains(word));
-        if ["rdna", "cdna", "gcn"].iter().any(|word| architecture(word)) {
+        if ["rdna", "cdna", "gcn"].iter().any(architecture) {
             Self::Amd
         } else if device.id.starts_with("jetson") {
             Self::Embedded
