@@ -141,10 +141,15 @@ impl StepTime {
 
 /// What the step waits for input that loads while the device works.
 fn input_wait(time: &StepTime, target: &Target) -> f64 {
-    let samples = target.batch.unwrap_or(1) as f64 * f64::from(target.replicas);
+    (input_load_ms(target, target.replicas) - time.without_wait()).max(0.0)
+}
+
+/// What the input of a step of so many replicas takes to load, ms; 0 where nothing was said of it.
+#[must_use]
+pub fn input_load_ms(target: &Target, replicas: u32) -> f64 {
+    let samples = target.batch.unwrap_or(1) as f64 * f64::from(replicas);
     let by_rate = target.input_samples_per_s.map_or(0.0, |rate| 1e3 * samples / rate);
-    let load = target.input_ms.unwrap_or(0.0).max(by_rate);
-    (load - time.without_wait()).max(0.0)
+    target.input_ms.unwrap_or(0.0).max(by_rate)
 }
 
 /// Times of all kernels of one device, by part and by layer.

@@ -7,11 +7,11 @@ use super::totals::totals;
 use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
 use crate::analysis::{Analysis, Figures};
 use crate::assume::assume;
-use crate::diagnostics::Diagnostic;
 use crate::diagnostics::lints::{LintCx, lint};
+use crate::diagnostics::{Diagnostic, Level};
 use crate::engine::{CheckOptions, Checked, Mode};
 use crate::predict::largest_batch::largest_batch;
-use crate::predict::network::{Estimate, estimate, schedule};
+use crate::predict::network::{Estimate, estimate, input_load_ms, schedule};
 use crate::predict::roofline;
 use crate::target::{ChosenGpu, Context, Target, devices};
 
@@ -41,6 +41,11 @@ impl Pricing<'_> {
         let Some((target, assumptions)) = self.target(gpu) else { return Vec::new() };
         model.assumptions.extend(assumptions);
         describe(&target, model);
+        // A graph whose shapes do not fit does not run: what is left of it has no price.
+        let runs = |found: &Diagnostic| found.level < Level::Error || !found.code.number().starts_with("DL03");
+        if !self.checked.diagnostics.iter().all(runs) {
+            return Vec::new();
+        }
         let Some(estimate) = estimate(self.analysis, self.figures, self.values, &target) else {
             return Vec::new();
         };
@@ -125,13 +130,16 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
     if target.replicas > 1 {
         let exchange = &estimate.exchange;
         let alone = time.without_wait() - time.mirrored_loss - time.all_reduce_exposed;
-        let speedup = f64::from(target.replicas) * alone / time.without_wait();
+        // One replica waits for its own input only.
+        let alone = alone.max(input_load_ms(target, 1));
+        let speedup = f64::from(target.replicas) * alone / (time.without_wait() + time.input_wait);
+        let waits = time.input_wait > time.mirrored_loss + time.all_reduce_exposed;
         model.replicas = Some(Replicas {
             speedup,
             efficiency: speedup / f64::from(target.replicas),
             all_reduce_ms: exchange.all_reduce_ms,
             mirrored_loss_ms: exchange.mirrored_loss_ms,
-            bound: exchange.bound.to_owned(),
+            bound: if waits { "input" } else { exchange.bound }.to_owned(),
         });
     }
     let training = target.mode == Mode::Train;

@@ -391,7 +391,10 @@ fn plain_files(models: &Path) -> Outcome<Table> {
                 model.layers.len()
             ));
         }
-        for finding in model.diagnostics.iter().filter(|finding| finding.level > Level::Note) {
+        // What is said of a device is advice, and right or wrong elsewhere.
+        let of_device = |code: &str| ["DL05", "DL06", "DL07"].iter().any(|group| code.starts_with(group));
+        let found = model.diagnostics.iter().filter(|finding| finding.level > Level::Note);
+        for finding in found.filter(|finding| !of_device(&finding.code)) {
             let text = format!("{name}: diagnostics: {} {}", finding.code, finding.message);
             if REASONS.contains(&finding.name.as_str()) || (finding.name == FOLLOWS && reason) {
                 table.notes.push(text)

@@ -1,6 +1,7 @@
 //! The numbers people decide by: time, throughput, memory, what limits them, replicas, totals. Each prediction has its
 //! interval.
 
+use crate::diagnostics::Level;
 use crate::render::text::{list, printable};
 use crate::render::units::{bytes, duration, duration_unit, number, share};
 use crate::render::{Ink, Style};
@@ -75,6 +76,9 @@ pub(in crate::render) fn unknown_because(model: &Model) -> String {
     let open: Vec<_> = open.collect();
     let named = open.iter().take(NAMED).map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
     match (open.as_slice(), open.len().saturating_sub(NAMED)) {
+        ([], _) if model.diagnostics.iter().any(|finding| finding.level == Level::Error) => {
+            "not known: the graph does not run, see the errors below".to_owned()
+        }
         ([], _) => "not known: sizes that it depends on are not".to_owned(),
         ([name], _) => format!("not known: nothing says what {name} is (--dim {name}=N)"),
         (_, 0) => format!("not known: nothing says what {named} are (--dim NAME=N)"),
