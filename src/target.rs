@@ -10,7 +10,7 @@ mod strategy;
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
-use crate::device::{self, Device, Interconnect};
+use crate::device::{self, Device, Interconnect, Precision};
 use crate::engine::Mode;
 use crate::ir::element_type::ElementType;
 use crate::passes::parameters::Kind;
@@ -180,6 +180,18 @@ impl Target {
             input_samples_per_s: request.input_samples_per_s,
         };
         Some((target, assumptions))
+    }
+
+    /// What convolutions (`true`) or other products are computed in. TF32 that nobody asked for is left to the runtime,
+    /// which decides for the two apart.
+    #[must_use]
+    pub fn product_precision(&self, convolution: bool) -> Precision {
+        match self.precision {
+            Compute::Tf32 if !self.precision_is_given => {
+                self.runtime.fp32_becomes(self.version, &self.device, convolution)
+            }
+            given => given.product(),
+        }
     }
 
     /// Samples over all replicas.

@@ -6,12 +6,12 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use dlcost::engine::{CheckOptions, Input, annotate, check};
 use dlcost::render::{Style, annotated};
 use dlcost::report::Model;
-use support::{opset, zeros};
+use support::{dlcost, opset, zeros};
 
 fn testdata() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata")
@@ -264,12 +264,6 @@ fn excerpts_of_a_binary_model_have_its_lines() {
         assert!(lines[number - 1].contains(shown.split(']').next().unwrap()), "{number}: {shown}\n{text}");
     }
     assert_eq!(&excerpt.text[excerpt.range.clone()], "Foo");
-}
-
-fn dlcost(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dlcost"));
-    command.current_dir(folder).args(arguments).stdin(Stdio::null()).env_remove("NO_COLOR").env("LC_ALL", "C.UTF-8");
-    command
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {

@@ -9,22 +9,10 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use support::{Folder, Proto, float_value, model, node, opset};
-
-/// The program in a folder, with a locale and without what speaks about colour.
-fn dlcost(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dlcost"));
-    command.current_dir(folder).args(arguments).stdin(Stdio::null());
-    for variable in ["NO_COLOR", "TERM", "LC_CTYPE", "LANG"] {
-        command.env_remove(variable);
-    }
-    command.env("LC_ALL", "C.UTF-8");
-    command
-}
+use support::{Folder, Proto, dlcost, float_value, model, node, opset};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
+use support::dlcost;
 use tempfile::TempDir;
 
 const GOOD: &str = "<ir_version: 8, opset_import: [\"\" : 17]>\n\
@@ -17,16 +20,6 @@ fn folder() -> TempDir {
     fs::write(folder.path().join("good.onnxtxt"), GOOD).unwrap();
     fs::write(folder.path().join("empty.onnx"), "").unwrap();
     folder
-}
-
-fn dlcost(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dlcost"));
-    command.current_dir(folder).args(arguments).stdin(Stdio::null());
-    for variable in ["NO_COLOR", "TERM", "LC_CTYPE", "LANG"] {
-        command.env_remove(variable);
-    }
-    command.env("LC_ALL", "C.UTF-8");
-    command
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {

@@ -299,18 +299,7 @@ fn parts_of_memory_sum_to_the_peak() {
         let both = [Mode::Infer, Mode::Train].map(|mode| memory_of(&model, mode, None));
         let [Some(inference), Some(training)] = both else { continue };
         for memory in [&inference, &training] {
-            let parts = [
-                memory.parameters,
-                memory.gradients,
-                memory.optimizer,
-                memory.saved_activations,
-                memory.transient,
-                memory.workspace,
-                memory.communication,
-                memory.kv_cache,
-                memory.framework,
-            ];
-            assert_eq!(parts.iter().sum::<u64>(), memory.peak.p50, "{name}");
+            assert_eq!(memory.parts().iter().map(|(_, bytes)| bytes).sum::<u64>(), memory.peak.p50, "{name}");
             assert!(memory.peak.p10 <= memory.peak.p50 && memory.peak.p50 <= memory.peak.p90, "{name}");
             assert!(memory.peak.p50 >= memory.parameters, "{name}");
             assert!(memory.peak_allocated <= memory.peak_reserved, "{name}");

@@ -41,33 +41,14 @@ fn close(a: f64, b: f64) -> bool {
 /// Parts are not negative, sum to the whole, and intervals are in order.
 fn assert_sound(model: &Model, what: &str) {
     let Some(time) = model.time_ms else { return };
-    let parts = [
-        time.forward,
-        time.backward,
-        time.optimizer,
-        time.overhead,
-        time.mirrored_loss,
-        time.all_reduce_exposed,
-        time.input_wait,
-    ];
+    let parts = time.parts().map(|(_, ms)| ms);
     for part in parts {
         assert!(part.is_finite() && part >= 0.0, "{what}: {time:?}");
     }
     assert!(close(parts.iter().sum(), time.step.p50), "{what}: {time:?}");
     assert!(time.step.p10 <= time.step.p50 && time.step.p50 <= time.step.p90, "{what}: {time:?}");
     let memory = model.memory_bytes.unwrap();
-    let parts = [
-        memory.parameters,
-        memory.gradients,
-        memory.optimizer,
-        memory.saved_activations,
-        memory.transient,
-        memory.workspace,
-        memory.communication,
-        memory.kv_cache,
-        memory.framework,
-    ];
-    assert_eq!(parts.iter().sum::<u64>(), memory.peak.p50, "{what}: {memory:?}");
+    assert_eq!(memory.parts().iter().map(|(_, bytes)| bytes).sum::<u64>(), memory.peak.p50, "{what}: {memory:?}");
     assert!(memory.peak.p10 <= memory.peak.p50 && memory.peak.p50 <= memory.peak.p90, "{what}: {memory:?}");
     assert!(memory.peak_allocated <= memory.peak.p50 && memory.peak_reserved <= memory.peak.p50, "{what}");
     assert!(memory.peak.p50 >= memory.parameters, "{what}: {memory:?}");

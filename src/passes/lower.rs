@@ -34,8 +34,6 @@ pub struct Schedule {
 pub struct Launch {
     /// The layer that it is reported at, by its index in [`Analysis::layers`].
     pub layer: usize,
-    /// Other layers that its kernels do the work of.
-    pub others: Vec<usize>,
     /// Kernels, forward, then backward.
     pub kernels: Vec<Kernel>,
     /// How many operators the host walks through for it.
@@ -206,43 +204,26 @@ impl<'a> Lowering<'a> {
 
     /// Bytes of a tensor under the target's precision.
     pub(super) fn bytes(&self, tensor: TensorId) -> f64 {
-        self.sizes.get(tensor).map_or(0.0, |sized| {
-            let bits = if sized.element.is_real() && sized.element.bits() >= 16 {
-                self.target.precision.activation_bits().min(u64::from(sized.element.bits()))
-            } else {
-                u64::from(sized.element.bits())
-            };
-            sized.elements() as f64 * bits as f64 / 8.0
-        })
+        self.sizes.get(tensor).map_or(0.0, |sized| self.bytes_of(sized))
     }
 
-    /// What the bytes of floating-point tensors of this operation become.
+    fn bytes_of(&self, sized: Sized<'_>) -> f64 {
+        sized.elements() as f64 * self.target.precision.bits_of(sized.element) as f64 / 8.0
+    }
+
+    /// What a byte of the tensors of an operation becomes.
     fn scale(&self, inputs: &[Option<Sized<'_>>], outputs: &[Option<Sized<'_>>]) -> f64 {
-        let wanted = self.target.precision.activation_bits() as f64;
-        let (mut before, mut after) = (0.0, 0.0);
-        for sized in inputs.iter().chain(outputs).flatten() {
-            let bytes = sized.bytes() as f64;
-            let bits = f64::from(sized.element.bits());
-            let real = sized.element.is_real() && bits >= 16.0;
-            before += bytes;
-            after += if real { bytes * (wanted / bits).min(1.0) } else { bytes };
-        }
+        let sizes = || inputs.iter().chain(outputs).flatten();
+        let before: f64 = sizes().map(|sized| sized.bytes() as f64).sum();
+        let after: f64 = sizes().map(|sized| self.bytes_of(*sized)).sum();
         if before > 0.0 { after / before } else { 1.0 }
     }
 
     /// What the products among these are computed in.
     fn precision(&self, works: &[Work]) -> Precision {
-        let Some(product) = works.iter().find(|work| work.family.is_product()) else {
-            return self.target.precision.other();
-        };
-        let target = self.target;
-        let convolution = matches!(product.family, Family::Convolution(_));
-        match target.precision {
-            // Left to the runtime where nobody asked: it decides for convolutions and other products apart.
-            Compute::Tf32 if !target.precision_is_given => {
-                target.runtime.fp32_becomes(target.version, &target.device, convolution)
-            }
-            given => given.product(),
+        match works.iter().find(|work| work.family.is_product()) {
+            Some(product) => self.target.product_precision(matches!(product.family, Family::Convolution(_))),
+            None => self.target.precision.other(),
         }
     }
 
@@ -277,12 +258,12 @@ impl<'a> Lowering<'a> {
         if self.target.precision != Compute::Amp {
             return;
         }
-        let weights: f64 = self.trained().map(|(elements, _)| elements).sum();
+        let (weights, _) = self.trained_weights();
         let elements = weights as u64;
         if elements == 0 {
             return;
         }
-        let mut cast = |read: f64, written: f64, pass| {
+        let mut cast = |read: f64, written: f64| {
             let work = Work {
                 family: Family::Copy { elements },
                 flops: 0.0,
@@ -290,11 +271,10 @@ impl<'a> Lowering<'a> {
                 bytes_written: written * weights,
                 operands: [None; 2],
             };
-            let kernel = Kernel::of(&work, pass, Precision::Fp32, Layout::ChannelsFirst, Library::Framework);
-            schedule.updates.push(kernel);
+            schedule.updates.push(update_kernel(&work));
         };
-        cast(4.0, 2.0, Pass::Update);
-        cast(2.0, 4.0, Pass::Update);
+        cast(4.0, 2.0);
+        cast(2.0, 4.0);
     }
 
     /// Trained weights: elements, and the tensors that they stand in.
@@ -315,12 +295,7 @@ impl<'a> Lowering<'a> {
     fn updates(&self, schedule: &mut Schedule) {
         let target = self.target;
         let Some(passes) = target.optimizer.bytes_per_weight(target.precision) else { return };
-        let (mut elements, mut tensors) = (0.0, 0_u64);
-        let sizes: Vec<f64> = self.trained().map(|(elements, _)| elements).collect();
-        for &size in &sizes {
-            elements += size;
-            tensors += 1;
-        }
+        let (elements, tensors) = self.trained_weights();
         schedule.updated_tensors = tensors;
         if tensors == 0 {
             return;
@@ -333,7 +308,7 @@ impl<'a> Lowering<'a> {
                 bytes_written: elements * passes.written * factor,
                 operands: [None; 2],
             };
-            Kernel::of(&work, Pass::Update, Precision::Fp32, Layout::ChannelsFirst, Library::Framework)
+            update_kernel(&work)
         };
         match (target.runtime.update)(target.version) {
             Update::Fused => schedule.updates.push(update(elements, tensors, 1.0)),
@@ -343,9 +318,16 @@ impl<'a> Lowering<'a> {
                 let factor = target.optimizer.grouped_traffic() / steps;
                 schedule.updates.extend((0..steps as usize).map(|_| update(elements, tensors, factor)));
             }
-            Update::PerTensor => schedule.updates.extend(sizes.iter().map(|&size| update(size, 1, 1.0))),
+            Update::PerTensor => {
+                schedule.updates.extend(self.trained().map(|(size, _)| update(size, 1, 1.0)));
+            }
         }
     }
+}
+
+/// Weights and their gradients are in fp32, whatever is computed in.
+fn update_kernel(work: &Work) -> Kernel {
+    Kernel::of(work, Pass::Update, Precision::Fp32, Layout::ChannelsFirst, Library::Framework)
 }
 
 fn pass_of(gradient: Gradient) -> Pass {

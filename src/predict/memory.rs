@@ -136,7 +136,7 @@ impl Weights {
 
     /// One for each trained weight, in the type of the weight.
     fn gradients(self, target: &Target) -> u64 {
-        if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(gradient_bytes(target.precision)) }
+        if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(target.precision.gradient_bytes()) }
     }
 
     /// State in fp32, and a master copy in fp32 where weights have 16 bits or fewer.
@@ -169,10 +169,6 @@ fn stored_bits(usage: &Usage, precision: Compute) -> u64 {
         Kind::Trainable => precision.weight_bits(),
         Kind::Statistic | Kind::Constant | Kind::Other => 32,
     }
-}
-
-fn gradient_bytes(precision: Compute) -> u64 {
-    if precision.weight_bits() < 32 { 2 } else { 4 }
 }
 
 /// Buffers of the collectives of several replicas.

@@ -10,7 +10,7 @@ use crate::analysis::{Analysis, Figures};
 use crate::engine::Mode;
 use crate::passes::lower::{Lowering, Schedule, lower};
 use crate::passes::sizes::Sizes;
-use crate::report::Interval;
+use crate::report::{Interval, TimeMs};
 use crate::runtime::{Kernel, Pass};
 use crate::target::{Recompute, Target};
 
@@ -18,38 +18,17 @@ use crate::target::{Recompute, Target};
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
     /// Time of a step and its parts.
-    pub time: StepTime,
+    pub time: TimeMs,
     /// By layer, in the order of [`Analysis::layers`].
     pub layers: Vec<LayerEstimate>,
     /// Memory of one device.
     pub memory: Memory,
     /// What replicas cost.
     pub exchange: Exchange,
+    /// Throughput over that of one replica with the same batch per replica.
+    pub speedup: f64,
     /// Layers whose kernels are not known: the time is a lower bound where there are any.
     pub unknown: usize,
-}
-
-/// Time of a step, ms. The parts sum to `step.p50`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StepTime {
-    /// The whole step.
-    pub step: Interval,
-    /// Kernels of the forward pass.
-    pub forward: f64,
-    /// Kernels of the backward pass.
-    pub backward: f64,
-    /// Update of the weights.
-    pub optimizer: f64,
-    /// Gaps between kernels, and waiting for the host.
-    pub overhead: f64,
-    /// What the strategy adds to the last layer and its loss.
-    pub mirrored_loss: f64,
-    /// All-reduce that does not hide.
-    pub all_reduce_exposed: f64,
-    /// Waiting for input.
-    pub input_wait: f64,
-    /// From the start of the backward pass to its end, be it the device or the host that sets the pace. No part of its own.
-    pub backward_window: f64,
 }
 
 /// What a layer takes in a step, ms.
@@ -71,10 +50,7 @@ pub struct LayerEstimate {
     pub product_flops: f64,
 }
 
-/// Ends of the interval of a whole step as multiples of the middle: errors of layers do not cancel.
-const SPREAD: [f64; 2] = [0.6, 1.7];
-
-/// The same where the name of the device leaves open which board is meant.
+/// Ends of the interval as multiples of the middle where the name of the device leaves open which board is meant.
 const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
 
 /// Predicts time and memory; `None` where a size that they depend on is not known.
@@ -95,8 +71,9 @@ pub fn estimate(
     let memory = memory::estimate(&lowering);
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
     estimate.layers = vec![LayerEstimate::default(); analysis.layers.len()];
-    estimate.time = time(&schedule, target, &mut estimate.layers);
-    estimate.exchange = replicas::exchange(&lowering, &estimate.time);
+    let backward_window;
+    (estimate.time, backward_window) = time(&schedule, target, &mut estimate.layers);
+    estimate.exchange = replicas::exchange(&lowering, &estimate.time, backward_window);
     estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
     estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
     estimate.memory = memory;
@@ -104,7 +81,8 @@ pub fn estimate(
         layer.saved_bytes = *saved;
     }
     estimate.time.input_wait = input_wait(&estimate.time, target);
-    estimate.time.sum(target);
+    estimate.time.step = interval(estimate.time.without_wait() + estimate.time.input_wait, target);
+    estimate.speedup = speedup(&estimate.time, target);
     Some(estimate)
 }
 
@@ -124,37 +102,35 @@ pub fn schedule(
     Some(lower(&Lowering { analysis, operations, sizes: &sizes, figures, target }))
 }
 
-impl StepTime {
-    /// The step as the sum of its parts, with its interval.
-    fn sum(&mut self, target: &Target) {
-        let p50 = self.without_wait() + self.input_wait;
-        let [low, high] = if target.uncertain { UNCERTAIN_SPREAD } else { SPREAD };
-        self.step = Interval { p10: p50 * low, p50, p90: p50 * high };
-    }
+/// Throughput of all replicas over that of one with the same batch per replica, which waits for its own input only.
+fn speedup(time: &TimeMs, target: &Target) -> f64 {
+    let exchange = time.mirrored_loss + time.all_reduce_exposed;
+    let alone = (time.without_wait() - exchange).max(input_load_ms(target, 1));
+    f64::from(target.replicas) * alone / time.step.p50
+}
 
-    /// The step as if input were always there.
-    #[must_use]
-    pub fn without_wait(&self) -> f64 {
-        self.forward + self.backward + self.optimizer + self.overhead + self.mirrored_loss + self.all_reduce_exposed
-    }
+/// The interval around the middle. Errors of layers do not cancel, so it is as wide as that of one.
+fn interval(p50: f64, target: &Target) -> Interval {
+    let [low, high] = if target.uncertain { UNCERTAIN_SPREAD } else { roofline::SPREAD };
+    Interval { p10: p50 * low, p50, p90: p50 * high }
 }
 
 /// What the step waits for input that loads while the device works.
-fn input_wait(time: &StepTime, target: &Target) -> f64 {
+fn input_wait(time: &TimeMs, target: &Target) -> f64 {
     (input_load_ms(target, target.replicas) - time.without_wait()).max(0.0)
 }
 
 /// What the input of a step of so many replicas takes to load, ms; 0 where nothing was said of it.
-#[must_use]
-pub fn input_load_ms(target: &Target, replicas: u32) -> f64 {
+fn input_load_ms(target: &Target, replicas: u32) -> f64 {
     let samples = target.batch.unwrap_or(1) as f64 * f64::from(replicas);
     let by_rate = target.input_samples_per_s.map_or(0.0, |rate| 1e3 * samples / rate);
     target.input_ms.unwrap_or(0.0).max(by_rate)
 }
 
-/// Times of all kernels of one device, by part and by layer.
-fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> StepTime {
-    let mut time = StepTime::default();
+/// Times of all kernels of one device, by part and by layer; and what passes from the start of the backward pass to its
+/// end, be it the device or the host that sets the pace, ms.
+fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (TimeMs, f64) {
+    let mut time = TimeMs::default();
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
     let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
@@ -206,13 +182,13 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> S
     }
     let device = time.forward + time.backward + time.optimizer + launches * gap;
     let host = host_ms(schedule, target, operators);
-    if target.mode == Mode::Train {
-        let on_host = operators * overhead.host_backward_us / 1e3;
-        time.backward_window = (time.backward + backward_launches * gap).max(on_host);
-    }
+    let backward_window = match target.mode {
+        Mode::Train => (time.backward + backward_launches * gap).max(operators * overhead.host_backward_us / 1e3),
+        Mode::Infer => 0.0,
+    };
     // The host runs ahead of the device or the other way round; the slower one sets the pace.
     time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + overhead.step_us / 1e3;
-    time
+    (time, backward_window)
 }
 
 /// What the host needs to walk through a step, ms.

@@ -1,17 +1,15 @@
 //! What replicas add to a step: the exchange of gradients, and what a strategy adds to the last layer and its loss. The
 //! formulas are `docs/replicas.md`.
 
-use super::network::StepTime;
 use crate::device::{Device, Interconnect, Kind};
 use crate::engine::Mode;
 use crate::passes::lower::Lowering;
-use crate::target::{Compute, Strategy, Target};
+use crate::report::TimeMs;
+use crate::target::{Strategy, Target};
 
 /// What replicas add to a step, ms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exchange {
-    /// Bytes of gradients that each replica exchanges.
-    pub gradient_bytes: f64,
     /// Exchange of the gradients, hidden or not.
     pub all_reduce_ms: f64,
     /// What of it does not hide behind the backward pass.
@@ -39,32 +37,32 @@ const COPY_TENSOR_MS: f64 = 0.12;
 /// Share of the nominal rate that collectives reach where nobody has measured the link.
 const REACHED: f64 = 0.75;
 
-/// Prices the exchange between replicas; all zero for one, and in inference, where replicas share nothing.
+/// Prices the exchange between replicas, some of which hides in the `backward_window` (ms); all zero for one, and in
+/// inference, where replicas share nothing.
 #[must_use]
-pub fn exchange(lowering: &Lowering<'_>, time: &StepTime) -> Exchange {
+pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, backward_window: f64) -> Exchange {
     let target = lowering.target;
     if target.replicas < 2 || target.mode == Mode::Infer {
         return Exchange { bound: "none", ..Exchange::default() };
     }
     let (elements, tensors) = lowering.trained_weights();
-    let bytes = elements * gradient_width(target.precision);
+    let bytes = elements * target.precision.gradient_bytes() as f64;
     let link = Link::of(target);
     let doublings = f64::from(target.replicas).log2();
-    let mut exchange = Exchange { gradient_bytes: bytes, ..Exchange::default() };
+    let mut exchange = Exchange::default();
     match target.strategy {
         Strategy::Ddp => {
             let buckets = (bytes / BUCKET_BYTES).ceil().max(1.0);
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, buckets);
             // The last bucket is only full when the backward pass is over.
-            let hidden =
-                (target.runtime.overlap * time.backward_window).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
+            let hidden = (target.runtime.overlap * backward_window).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
             exchange.exposed_ms = exchange.all_reduce_ms - hidden + DDP_SYNC_MS * doublings;
             exchange.all_reduce_ms += DDP_SYNC_MS * doublings;
         }
         Strategy::Mirrored => {
             // One packed all-reduce behind the backward pass.
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, 1.0);
-            let hidden = (target.runtime.overlap * time.backward_window).min(exchange.all_reduce_ms);
+            let hidden = (target.runtime.overlap * backward_window).min(exchange.all_reduce_ms);
             exchange.exposed_ms = exchange.all_reduce_ms - hidden;
             // The loss of each replica is scaled by the replicas and summed over them: a number each.
             exchange.mirrored_loss_ms = MIRRORED_SYNC_MS * doublings + link.all_reduce_ms(4.0, 1.0);
@@ -91,14 +89,6 @@ pub fn exchange(lowering: &Lowering<'_>, time: &StepTime) -> Exchange {
         "latency"
     };
     exchange
-}
-
-/// Bytes of a gradient on the wire.
-fn gradient_width(precision: Compute) -> f64 {
-    match precision {
-        Compute::Fp32 | Compute::Tf32 | Compute::Amp => 4.0,
-        Compute::Fp16 | Compute::Bf16 | Compute::Fp8 | Compute::Int8 => 2.0,
-    }
 }
 
 /// What a collective goes over.

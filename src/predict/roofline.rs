@@ -28,7 +28,7 @@ const CACHE_GAIN: f64 = 2.0;
 const SHORTEST_US: f64 = 2.5;
 
 /// Ends of the interval as multiples of the middle.
-const SPREAD: [f64; 2] = [0.6, 1.7];
+pub(super) const SPREAD: [f64; 2] = [0.6, 1.7];
 
 /// Time of one launch on a device.
 #[must_use]

@@ -161,6 +161,28 @@ impl Bounds {
     }
 }
 
+impl TimeMs {
+    /// The parts, as JSON names them.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, f64); 7] {
+        [
+            ("forward", self.forward),
+            ("backward", self.backward),
+            ("optimizer", self.optimizer),
+            ("overhead", self.overhead),
+            ("mirrored_loss", self.mirrored_loss),
+            ("all_reduce_exposed", self.all_reduce_exposed),
+            ("input_wait", self.input_wait),
+        ]
+    }
+
+    /// The step as if input were always there.
+    #[must_use]
+    pub fn without_wait(&self) -> f64 {
+        self.forward + self.backward + self.optimizer + self.overhead + self.mirrored_loss + self.all_reduce_exposed
+    }
+}
+
 /// Predicted throughput over all replicas.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Throughput {
@@ -215,6 +237,24 @@ pub struct MemoryBytes {
     pub fits: Option<bool>,
     /// The largest batch per replica whose upper end fits; 0 where none does, `null` where the batch is not free.
     pub largest_batch: Option<u64>,
+}
+
+impl MemoryBytes {
+    /// The parts, as JSON names them.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("parameters", self.parameters),
+            ("gradients", self.gradients),
+            ("optimizer", self.optimizer),
+            ("saved_activations", self.saved_activations),
+            ("transient", self.transient),
+            ("workspace", self.workspace),
+            ("communication", self.communication),
+            ("kv_cache", self.kv_cache),
+            ("framework", self.framework),
+        ]
+    }
 }
 
 /// What replicas gain and cost.

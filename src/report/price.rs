@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::build::batch;
 use super::totals::totals;
-use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, TimeMs, stages};
+use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, stages};
 use crate::analysis::{Analysis, Figures};
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
 use crate::diagnostics::{Diagnostic, Level};
 use crate::engine::{CheckOptions, Checked, Mode};
 use crate::predict::largest_batch::largest_batch;
-use crate::predict::network::{Estimate, estimate, input_load_ms, schedule};
+use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
 use crate::target::{ChosenGpu, Context, Target, devices};
 
@@ -87,16 +87,7 @@ fn describe(target: &Target, model: &mut Model) {
 
 fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
     let time = &estimate.time;
-    model.time_ms = Some(TimeMs {
-        step: time.step,
-        forward: time.forward,
-        backward: time.backward,
-        optimizer: time.optimizer,
-        overhead: time.overhead,
-        mirrored_loss: time.mirrored_loss,
-        all_reduce_exposed: time.all_reduce_exposed,
-        input_wait: time.input_wait,
-    });
+    model.time_ms = Some(*time);
     let samples = target.global_batch().map(|batch| 1e3 * batch as f64 / time.step.p50);
     model.throughput = Some(Throughput { samples_per_s: samples, tokens_per_s: None });
     let memory = &estimate.memory;
@@ -129,10 +120,7 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
     });
     if target.replicas > 1 {
         let exchange = &estimate.exchange;
-        let alone = time.without_wait() - time.mirrored_loss - time.all_reduce_exposed;
-        // One replica waits for its own input only.
-        let alone = alone.max(input_load_ms(target, 1));
-        let speedup = f64::from(target.replicas) * alone / (time.without_wait() + time.input_wait);
+        let speedup = estimate.speedup;
         let waits = time.input_wait > time.mirrored_loss + time.all_reduce_exposed;
         model.replicas = Some(Replicas {
             speedup,

@@ -1,14 +1,13 @@
 //! What samples and epochs come to: steps, hours, money, energy.
 
-use super::Totals;
+use super::{TimeMs, Totals};
 use crate::device::list_price;
-use crate::predict::network::StepTime;
 use crate::target::{Request, Target};
 
 const MS_PER_HOUR: f64 = 3_600_000.0;
 
 /// Totals of a run; `None` where no samples were given, or the model has no batch to count them by.
-pub(super) fn totals(request: &Request, target: &Target, time: &StepTime) -> Option<Totals> {
+pub(super) fn totals(request: &Request, target: &Target, time: &TimeMs) -> Option<Totals> {
     let samples = request.samples?;
     let batch = target.global_batch().filter(|batch| *batch > 0)?;
     // The last batch of an epoch may be smaller; it takes about as long as a full one.
@@ -35,7 +34,7 @@ pub(super) fn totals(request: &Request, target: &Target, time: &StepTime) -> Opt
 
 /// Share of the step in which kernels run. A board is counted at its full power then and at none in the gaps: the first
 /// is too much for kernels that wait for memory, the second too little for a board that idles.
-fn busy_share(time: &StepTime) -> f64 {
+fn busy_share(time: &TimeMs) -> f64 {
     let busy = time.forward + time.backward + time.optimizer;
     if time.step.p50 > 0.0 { (busy / time.step.p50).clamp(0.0, 1.0) } else { 0.0 }
 }

@@ -54,14 +54,12 @@ pub struct Runtime {
 pub struct Fusion {
     /// Batch normalisation goes into the weights of the convolution before it, in inference.
     pub folds_batch_norm: bool,
-    /// A convolution or product takes the activation, and in inference the addition, behind it.
+    /// A convolution or product takes the bias and the activation behind it, in inference.
     pub epilogue: bool,
     /// Chains of elementwise work, with the normalisation or reduction they end in, become one kernel.
     pub chains: bool,
     /// Transpositions, slices and expansions are views with strides; a reshape of one copies.
     pub strided_views: bool,
-    /// Quantised products take the (de)quantisation around them.
-    pub quantised: bool,
 }
 
 /// How attention is computed.

@@ -9,7 +9,7 @@ use crate::target::Strategy;
 pub(super) static ONNXRUNTIME: Runtime = Runtime {
     name: "onnxruntime",
     title: "ONNX Runtime",
-    fusion: Fusion { folds_batch_norm: true, epilogue: true, chains: false, strided_views: false, quantised: true },
+    fusion: Fusion { folds_batch_norm: true, epilogue: true, chains: false, strided_views: false },
     // Its training packages ended with 1.19; they are priced as they were.
     trains: true,
     attention: |_| Attention::Fused,

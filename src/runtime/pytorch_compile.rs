@@ -10,7 +10,7 @@ use crate::target::Strategy;
 pub(super) static PYTORCH_COMPILE: Runtime = Runtime {
     name: "pytorch-compile",
     title: "PyTorch compiled",
-    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: true, strided_views: true, quantised: false },
+    fusion: Fusion { folds_batch_norm: false, epilogue: false, chains: true, strided_views: true },
     trains: true,
     attention: pytorch::attention,
     tf32: pytorch::tf32,

@@ -10,7 +10,7 @@ use crate::target::Strategy;
 pub(super) static TENSORFLOW: Runtime = Runtime {
     name: "tensorflow",
     title: "TensorFlow",
-    fusion: Fusion { folds_batch_norm: false, epilogue: true, chains: false, strided_views: false, quantised: false },
+    fusion: Fusion { folds_batch_norm: false, epilogue: true, chains: false, strided_views: false },
     trains: true,
     attention: |_| Attention::Eager,
     // On since 2.4 for all products; there was no Ampere before it.

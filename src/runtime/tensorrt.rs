@@ -9,7 +9,7 @@ use crate::target::Strategy;
 pub(super) static TENSORRT: Runtime = Runtime {
     name: "tensorrt",
     title: "TensorRT",
-    fusion: Fusion { folds_batch_norm: true, epilogue: true, chains: true, strided_views: false, quantised: true },
+    fusion: Fusion { folds_batch_norm: true, epilogue: true, chains: true, strided_views: false },
     trains: false,
     attention: |_| Attention::Fused,
     tf32: |_| Tf32 { convolutions: true, products: true },

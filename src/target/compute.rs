@@ -1,6 +1,7 @@
 //! Precisions as options name them, and what they make of weights, activations and products.
 
 use crate::device::Precision;
+use crate::ir::element_type::ElementType;
 
 /// What numbers are computed in, as an option says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,14 @@ impl Compute {
         }
     }
 
+    /// Bits of an element of an activation that the file holds as this type: floating point of 16 bits and more is cut to
+    /// what is computed in, all else stays.
+    #[must_use]
+    pub fn bits_of(self, element: ElementType) -> u64 {
+        let own = u64::from(element.bits());
+        if element.is_real() && own >= 16 { own.min(self.activation_bits()) } else { own }
+    }
+
     /// Bits of a floating-point weight in memory.
     #[must_use]
     pub fn weight_bits(self) -> u64 {
@@ -56,6 +65,12 @@ impl Compute {
             Self::Fp16 | Self::Bf16 => 16,
             Self::Fp8 | Self::Int8 => 8,
         }
+    }
+
+    /// Bytes of the gradient of a weight, in memory and between replicas.
+    #[must_use]
+    pub fn gradient_bytes(self) -> u64 {
+        if self.weight_bits() < 32 { 2 } else { 4 }
     }
 
     /// What products are computed in on a device: 16 bits are fp16 before Ampere and bf16 is asked for by name.

@@ -87,6 +87,17 @@ fn bytes_with(bytes: &[u8], options: &CheckOptions) -> Model {
     check(&Input::Stdin(bytes.to_vec()), "-", options).unwrap().remove(0)
 }
 
+/// The program in a folder, with a locale and without what speaks about colour.
+pub(crate) fn dlcost(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dlcost"));
+    command.current_dir(folder).args(arguments).stdin(Stdio::null());
+    for variable in ["NO_COLOR", "TERM", "LC_CTYPE", "LANG"] {
+        command.env_remove(variable);
+    }
+    command.env("LC_ALL", "C.UTF-8");
+    command
+}
+
 /// A folder for a model with side files.
 pub(crate) struct Folder(TempDir);
 
@@ -123,12 +134,7 @@ impl Folder {
 
     /// Runs the program in the folder.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dlcost"));
-        command.current_dir(self.path()).args(arguments).stdin(Stdio::null());
-        for variable in ["NO_COLOR", "TERM", "LC_CTYPE", "LANG"] {
-            command.env_remove(variable);
-        }
-        command.env("LC_ALL", "C.UTF-8").output().unwrap()
+        dlcost(self.path(), arguments).output().unwrap()
     }
 
     /// Exit status of `dlcost check FILE` for a file of these bytes, and what it printed.

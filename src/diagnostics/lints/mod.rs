@@ -181,14 +181,7 @@ impl<'a> LintCx<'a> {
         if !has_products || quantised {
             return None;
         }
-        let target = self.target;
-        Some(match target.precision {
-            // Left to the runtime, which decides for convolutions and other products apart.
-            Compute::Tf32 if !target.precision_is_given => {
-                target.runtime.fp32_becomes(target.version, &target.device, node.op.starts_with("Conv"))
-            }
-            given => given.product(),
-        })
+        Some(self.target.product_precision(node.op.starts_with("Conv")))
     }
 }
 

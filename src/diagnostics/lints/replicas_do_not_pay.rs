@@ -1,6 +1,6 @@
 //! `replicas-do-not-pay`: several replicas do little more than one.
 
-use super::{LintCx, joined, say, step_ms};
+use super::{LintCx, joined, say};
 use crate::device::{Kind, find_interconnect};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::predict::network::Estimate;
@@ -38,16 +38,9 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
     Some(Diagnostic::new(Code::ReplicasDoNotPay, message).maybe_help(help))
 }
 
-/// Throughput over that of one replica.
-fn speedup(estimate: &Estimate, replicas: u32) -> f64 {
-    let time = &estimate.time;
-    let alone = step_ms(estimate) - time.mirrored_loss - time.all_reduce_exposed;
-    f64::from(replicas) * alone / step_ms(estimate)
-}
-
-fn said(cx: &LintCx<'_>, option: &str, estimate: &Estimate, replicas: u32) -> Option<String> {
-    let new = speedup(estimate, replicas);
-    let gain = new / speedup(cx.estimate, cx.target.replicas);
+fn said(cx: &LintCx<'_>, option: &str, estimate: &Estimate) -> Option<String> {
+    let new = estimate.speedup;
+    let gain = new / cx.estimate.speedup;
     // Less loss is no advice.
     (gain >= 1.1 && new >= SPEEDUP)
         .then(|| format!("{option} is predicted to give {} the work of one", say::times(new)))
@@ -62,9 +55,9 @@ fn larger_batch(cx: &LintCx<'_>) -> Option<String> {
         cx.fits(&estimate).then_some((larger, estimate))
     };
     let tried: Vec<_> = [4, 16].into_iter().map_while(at).collect();
-    let pays = |(_, estimate): &&(u64, Estimate)| speedup(estimate, replicas) / f64::from(replicas) >= GOOD;
+    let pays = |(_, estimate): &&(u64, Estimate)| estimate.speedup / f64::from(replicas) >= GOOD;
     let (larger, estimate) = tried.iter().find(pays).or(tried.last())?;
-    said(cx, &format!("--batch {larger}"), estimate, replicas)
+    said(cx, &format!("--batch {larger}"), estimate)
 }
 
 /// The board's own link or bridge, where another one was named, or a faster network.
@@ -76,7 +69,7 @@ fn faster_link(cx: &LintCx<'_>) -> Option<String> {
         .filter(|link| link.id != target.interconnect.id && link.kind != Kind::Bus)
         .max_by(|left, right| left.gb_s.total_cmp(&right.gb_s))?;
     let estimate = cx.what_if(|target| target.interconnect = faster)?;
-    said(cx, &format!("--interconnect {}", faster.id), &estimate, target.replicas)
+    said(cx, &format!("--interconnect {}", faster.id), &estimate)
 }
 
 /// Buckets that go out during the backward pass.
@@ -85,7 +78,7 @@ fn other_strategy(cx: &LintCx<'_>) -> Option<String> {
         return None;
     }
     let estimate = cx.what_if(|target| target.strategy = Strategy::Ddp)?;
-    said(cx, "--strategy ddp", &estimate, cx.target.replicas)
+    said(cx, "--strategy ddp", &estimate)
 }
 
 /// The most replicas that are well used.
@@ -96,7 +89,7 @@ fn fewer(cx: &LintCx<'_>) -> Option<String> {
             target.replicas = replicas;
             target.hosts = target.hosts.min(replicas);
         })?;
-        let speedup = speedup(&estimate, replicas);
+        let speedup = estimate.speedup;
         if speedup / f64::from(replicas) >= GOOD {
             let efficiency = say::percent(speedup / f64::from(replicas));
             return Some(format!("--replicas {replicas} do {} the work of one ({efficiency})", say::times(speedup)));

@@ -26,8 +26,7 @@ pub(super) enum Casting {
 impl Walker<'_, '_> {
     /// Bits of an element where one precision holds for all operators.
     pub(super) fn element_bits(&self, element: ElementType) -> u64 {
-        let own = u64::from(element.bits());
-        if element.is_real() && own >= 16 { own.min(self.lowering.target.precision.activation_bits()) } else { own }
+        self.lowering.target.precision.bits_of(element)
     }
 
     pub(super) fn output_bits(&self, operation: &Operation, element: ElementType, casting: Casting) -> u64 {

@@ -10,31 +10,22 @@ use crate::ir::hash::HashSet;
 use crate::ops::work::{Family, Work};
 use crate::runtime::{Kernel, Layout, Pass};
 
-/// What a group launches; nothing where it only holds views.
+/// What a group launches; `None` for a group without members.
 pub(super) fn launch_of(lowering: &Lowering<'_>, items: &[Item<'_>], group: &Group, readers: &[u32]) -> Option<Launch> {
     let members: Vec<&Item<'_>> = group.members.iter().filter_map(|&index| items.get(index)).collect();
     let (first, rest) = members.split_first()?;
-    let mut launch = Launch {
-        layer: first.operation.layer,
-        others: first.operation.absorbed.clone(),
-        host_operators: first.runs,
-        ..Launch::default()
-    };
+    let mut launch = Launch { layer: first.operation.layer, host_operators: first.runs, ..Launch::default() };
     if group.class == Class::View {
         launch.host_operators *= VIEW_SHARE;
-        // A view is walked through on the host, unless it is nothing but a name.
         return Some(launch);
     }
     if let Some(input) = group.copied {
         copy(lowering, first, input, &mut launch);
     }
-    for member in rest {
-        launch.others.extend(member.operation.layers());
-    }
     if rest.is_empty() {
         // A copy that only strides ask for moves what the view would have shown.
-        let copied = first.forward.is_empty() || first.class == Class::View;
-        if copied && group.class == Class::Move {
+        let was_view = first.forward.is_empty() || first.class == Class::View;
+        if was_view && group.class == Class::Move {
             if let Some(output) = first.operation.outputs.first().copied().flatten() {
                 copy(lowering, first, output, &mut launch);
             }
@@ -170,13 +161,12 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
         let here = read_inside.get(tensor).copied().unwrap_or(0);
         all > here || here == 0
     };
-    // A saved tensor that only pointwise members need is computed again in the backward kernel.
-    let written: Vec<TensorId> = made.iter().copied().filter(escapes).collect();
+    let mut written: Vec<TensorId> = made.iter().copied().filter(escapes).collect();
+    // Sums run in one order, whatever the hash.
+    written.sort_unstable();
     let sum = |tensors: &mut dyn Iterator<Item = TensorId>| tensors.map(|tensor| lowering.bytes(tensor)).sum::<f64>();
     let reads = sum(&mut read.iter().copied());
-    let mut sorted = written.clone();
-    sorted.sort_unstable();
-    let writes = sum(&mut sorted.iter().copied());
+    let writes = sum(&mut written.iter().copied());
 
     let main = members
         .iter()
@@ -205,12 +195,12 @@ fn fused(lowering: &Lowering<'_>, members: &[&Item<'_>], readers: &[u32], launch
     if let (Some((work, _)), false) = (main.backward.first().or_else(|| backwards().next()), product) {
         let mut kernel = lowering.kernel(main, work, Pass::Backward);
         kernel.flops = flops(&mut backwards().map(|(work, _)| work.flops));
-        let gradients_in = writes;
+        // What stays inside is computed again; what was written is read, with the gradients of what was written.
         let kept = saved.iter().filter(|tensor| !made.contains(tensor) || written.contains(tensor));
         let mut kept: Vec<TensorId> = kept.copied().collect();
         kept.sort_unstable();
         let gradients = read.iter().copied().filter(|&tensor| lowering.needs_gradient(tensor));
-        kernel.bytes_read = (gradients_in + sum(&mut kept.into_iter())) * walks + extra;
+        kernel.bytes_read = (writes + sum(&mut kept.into_iter())) * walks + extra;
         kernel.bytes_written = sum(&mut gradients.collect::<Vec<_>>().into_iter());
         launch.kernels.push(kernel);
     }
