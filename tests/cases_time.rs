@@ -161,3 +161,25 @@ fn a_change_of_layout_reads_and_writes_every_element() {
     let model = priced(&text, Mode::Infer, gpu("v100"));
     assert_eq!(layer(&model, "turn").bytes, Some(2 * 25_690_112));
 }
+
+/// Language models have a throughput of tokens, others none.
+#[test]
+fn models_of_token_ids_have_a_throughput_of_tokens() {
+    let text = |input: &str| {
+        opset(
+            18,
+            &format!(
+                "g (int64[batch, seq] {input}) => (y) <{}> {{ y = Gather (E, {input}) }}",
+                far_weight("float", 4, "E", &[1000, 64])
+            ),
+        )
+    };
+    let rates = |input: &str| {
+        let throughput = priced(&text(input), Mode::Infer, gpu("v100")).throughput.unwrap();
+        (throughput.samples_per_s.unwrap(), throughput.tokens_per_s)
+    };
+    let (samples, tokens) = rates("input_ids");
+    // A sample is 128 tokens where nothing else is said.
+    assert!((tokens.unwrap() / samples - 128.0).abs() < 1e-6, "{samples} {tokens:?}");
+    assert_eq!(rates("attention_mask").1, None);
+}

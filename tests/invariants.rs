@@ -20,6 +20,7 @@ use dlcost::ir::dim::{Dim, Symbol, SymbolKind};
 use dlcost::ir::place::Places;
 use dlcost::passes::bind::Bindings;
 use dlcost::report;
+use dlcost::target::{Compute, Request};
 use proptest::prelude::*;
 use synthetic::{DecoderSizes, decoder, residual_chain};
 
@@ -200,9 +201,22 @@ fn names_of_computed_tensors_and_of_nodes_change_no_figure() {
     }
 }
 
+/// A precision that does not depend on which layers a model has.
+fn plain() -> Request {
+    Request { precision: Some(Compute::Fp32), ..Request::default() }
+}
+
+/// Launches, and the times of kernels forward and backward.
+fn kernels(report: &report::Model) -> Option<[f64; 3]> {
+    let time = report.time_ms?;
+    let launches: u32 = report.layers.iter().filter_map(|layer| layer.kernels).sum();
+    Some([f64::from(launches), time.forward, time.backward])
+}
+
 #[test]
 fn figures_of_models_side_by_side_add_up() {
     let models = models();
+    let mut priced = 0;
     for (name, left) in &models {
         for (other, right) in &models {
             if left.opset_imports != right.opset_imports
@@ -214,7 +228,7 @@ fn figures_of_models_side_by_side_add_up() {
             let options = |model: &Model| {
                 let target = report_of(model, &CheckOptions::default()).target;
                 let dims = target.dims.into_iter().filter_map(|(name, value)| Some((name, value?.to_string())));
-                CheckOptions { dims: dims.collect(), ..CheckOptions::default() }
+                CheckOptions { dims: dims.collect(), request: plain(), ..CheckOptions::default() }
             };
             let mut joined = options(left);
             for dim in options(right).dims {
@@ -225,14 +239,27 @@ fn figures_of_models_side_by_side_add_up() {
             let own = |model: &Model| {
                 let names = options(model).dims;
                 let dims = joined.dims.iter().filter(|dim| names.iter().any(|(name, _)| *name == dim.0)).cloned();
-                totals(&graph_of(model, &CheckOptions { dims: dims.collect(), ..CheckOptions::default() }))
+                report_of(model, &CheckOptions { dims: dims.collect(), request: plain(), ..CheckOptions::default() })
             };
-            let sum: Vec<Option<i128>> =
-                own(left).iter().zip(own(right)).map(|(left, right)| Some((*left)? + right?)).collect();
-            let both = totals(&graph_of(&union(left, right), &joined));
-            assert_eq!(both.to_vec(), sum, "{name} beside {other}");
+            let (left_alone, right_alone) = (own(left), own(right));
+            let both = report_of(&union(left, right), &joined);
+            let figures = |report: &report::Model| totals(report.graph.as_ref().unwrap());
+            let sum: Vec<Option<i128>> = figures(&left_alone)
+                .iter()
+                .zip(figures(&right_alone))
+                .map(|(left, right)| Some((*left)? + right?))
+                .collect();
+            assert_eq!(figures(&both).to_vec(), sum, "{name} beside {other}");
+            let (Some(one), Some(two), Some(all)) = (kernels(&left_alone), kernels(&right_alone), kernels(&both)) else {
+                continue;
+            };
+            for ((one, two), all) in one.into_iter().zip(two).zip(all) {
+                assert!((one + two - all).abs() <= 1e-9 * all, "{name} beside {other}: {one} + {two} is not {all}");
+                priced += 1;
+            }
         }
     }
+    assert!(priced > 30);
 }
 
 #[test]

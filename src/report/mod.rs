@@ -188,7 +188,7 @@ impl TimeMs {
 pub struct Throughput {
     /// Samples a second; `null` when the model has no batch.
     pub samples_per_s: Option<f64>,
-    /// Tokens a second, for models with a dim of tokens.
+    /// Tokens a second, for models that take token ids: a matrix of integers by that name; `null` for others.
     pub tokens_per_s: Option<f64>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::build::batch;
+use super::build::{batch, evaluate};
 use super::totals::totals;
 use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, stages};
 use crate::analysis::{Analysis, Figures};
@@ -10,6 +10,7 @@ use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
 use crate::diagnostics::{Diagnostic, Level};
 use crate::engine::{CheckOptions, Checked, Mode};
+use crate::ir::element_type::ElementType;
 use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
@@ -36,6 +37,22 @@ impl Pricing<'_> {
         Target::resolve(&self.options.request, gpu, &context)
     }
 
+    /// Tokens of a step of one replica: the elements of the first input of token ids, a matrix of integers with a row for
+    /// each sample. Other matrices of integers (masks, positions, features) do not count.
+    fn tokens(&self) -> Option<u64> {
+        let is_ids = |name: &str| {
+            let name = name.to_lowercase();
+            ["ids", "token", "tok"].iter().any(|word| name.contains(word))
+                && !["mask", "type", "position"].iter().any(|word| name.contains(word))
+        };
+        let (_, fact) = self.analysis.bound.inputs.iter().find(|(name, fact)| {
+            let matrix = fact.as_tensor().filter(|tensor| tensor.shape.as_ref().is_some_and(|shape| shape.rank() == 2));
+            is_ids(name) && matrix.is_some_and(|tensor| tensor.element.is_some_and(ElementType::is_integer))
+        })?;
+        let shape = fact.as_tensor()?.shape.as_ref()?;
+        evaluate(&shape.elements(), self.values).and_then(|tokens| u64::try_from(tokens).ok())
+    }
+
     /// Fills in what holds for a device, and gives what there is to say about it.
     pub(super) fn price(&self, gpu: &ChosenGpu, model: &mut Model) -> Vec<Diagnostic> {
         let Some((target, assumptions)) = self.target(gpu) else { return Vec::new() };
@@ -50,6 +67,11 @@ impl Pricing<'_> {
             return Vec::new();
         };
         fill(&estimate, &target, model);
+        if let Some(throughput) = &mut model.throughput {
+            throughput.tokens_per_s = self.tokens().map(|tokens| {
+                1e3 * tokens as f64 * f64::from(target.replicas) / estimate.time.step.p50
+            });
+        }
         if let Some(memory) = &mut model.memory_bytes {
             let free = self.checked.with_free_batch(self.options);
             memory.largest_batch = free.and_then(|free| largest_batch(free, self.values, &target));
