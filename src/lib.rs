@@ -1,4 +1,4 @@
-//! Static cost analysis of neural-network model files.
+//! Static cost analysis of neural-network model files: counts, and predicted time and memory on GPUs.
 
 pub mod analysis;
 pub mod assume;

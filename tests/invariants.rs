@@ -250,7 +250,8 @@ fn figures_of_models_side_by_side_add_up() {
                 .map(|(left, right)| Some((*left)? + right?))
                 .collect();
             assert_eq!(figures(&both).to_vec(), sum, "{name} beside {other}");
-            let (Some(one), Some(two), Some(all)) = (kernels(&left_alone), kernels(&right_alone), kernels(&both)) else {
+            let (Some(one), Some(two), Some(all)) = (kernels(&left_alone), kernels(&right_alone), kernels(&both))
+            else {
                 continue;
             };
             for ((one, two), all) in one.into_iter().zip(two).zip(all) {

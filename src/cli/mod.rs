@@ -23,8 +23,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Static cost analysis of neural-network model files: shapes, parameters, MACs, FLOPs and bytes, with the diagnostics
-/// of a compiler. Models are never run and no GPU is needed.
+/// Cost of neural-network model files before anything runs: time and memory on a GPU, shapes, parameters, MACs, FLOPs and
+/// bytes, with the diagnostics of a compiler. Models are never run and no GPU is needed
 #[derive(Debug, Parser)]
 #[command(name = "dlcost", version, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "Exit status: 0 done; 1 at least one diagnostic at level error; 2 the command could not be \

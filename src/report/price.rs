@@ -68,9 +68,8 @@ impl Pricing<'_> {
         };
         fill(&estimate, &target, model);
         if let Some(throughput) = &mut model.throughput {
-            throughput.tokens_per_s = self.tokens().map(|tokens| {
-                1e3 * tokens as f64 * f64::from(target.replicas) / estimate.time.step.p50
-            });
+            throughput.tokens_per_s =
+                self.tokens().map(|tokens| 1e3 * tokens as f64 * f64::from(target.replicas) / estimate.time.step.p50);
         }
         if let Some(memory) = &mut model.memory_bytes {
             let free = self.checked.with_free_batch(self.options);

@@ -6,7 +6,7 @@ use crate::cli::arguments::{ConfigArguments, LevelArguments, ModelArguments};
 use crate::config::{OutputSettings, Settings};
 use crate::options::{self, ColorChoice, Emit, Format};
 
-/// Report shapes, parameters, MACs, FLOPs and bytes of models, and what is wrong with them.
+/// Report time and memory of models on a GPU, their parameters, MACs, FLOPs and bytes, and what is wrong with them.
 ///
 /// An option that is given twice counts as it is given last; those marked as repeatable add up.
 #[derive(Debug, clap::Args)]
