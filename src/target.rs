@@ -21,7 +21,7 @@ pub use choose::choose;
 pub use compute::Compute;
 pub use optimizer::{Optimizer, UpdateTraffic};
 pub use request::{ChosenGpu, Request};
-pub use strategy::{Recompute, Strategy};
+pub use strategy::{Recompute, Strategy, Zero};
 
 /// What is priced.
 #[derive(Clone, Debug)]
@@ -32,8 +32,10 @@ pub struct Target {
     pub uncertain: bool,
     /// Training or inference.
     pub mode: Mode,
-    /// Samples per replica; `None` when the model has no batch.
+    /// Samples of a micro-batch of a replica; `None` when the model has no batch.
     pub batch: Option<u64>,
+    /// Micro-batches of a step, at least 1; 1 in inference.
+    pub accumulate: u32,
     /// Compute precision.
     pub precision: Compute,
     /// Whether somebody asked for it; else a runtime may take TF32 for some products only.
@@ -52,13 +54,15 @@ pub struct Target {
     pub hosts: u32,
     /// How they work together.
     pub strategy: Strategy,
+    /// What of the training state is sharded over the replicas; nothing where there is one, and in inference.
+    pub zero: Zero,
     /// What joins the devices of a host.
     pub interconnect: &'static Interconnect,
     /// What joins the hosts, where there are several.
     pub network: Option<&'static Interconnect>,
     /// Which activations are computed again.
     pub recompute: Recompute,
-    /// Milliseconds that the input of a step takes to load.
+    /// Milliseconds that the input of a micro-batch takes to load.
     pub input_ms: Option<f64>,
     /// Samples a second that the input can deliver.
     pub input_samples_per_s: Option<f64>,
@@ -129,7 +133,9 @@ impl Target {
             }
         };
         let replicas = request.replicas.unwrap_or(1).max(1);
-        let strategy = request.strategy.unwrap_or(runtime.strategy);
+        let zero = request.zero.filter(|_| training && replicas > 1).unwrap_or_default();
+        let sharded = zero != Zero::None;
+        let strategy = request.strategy.unwrap_or(if sharded { Strategy::Ddp } else { runtime.strategy });
         let hosts = request.hosts.unwrap_or(1).max(1);
         let (between, inside) = match request.interconnect {
             Some(given) if given.kind == device::Kind::Network => (Some(given), None),
@@ -157,13 +163,14 @@ impl Target {
             }
         };
         if replicas > 1 && request.strategy.is_none() {
-            assume("strategy", strategy.name(), "the runtime's own");
+            assume("strategy", strategy.name(), if sharded { "the one that shards" } else { "the runtime's own" });
         }
         let target = Self {
             device,
             uncertain: gpu.uncertain,
             mode: context.mode,
             batch: context.batch,
+            accumulate: request.accumulate.filter(|_| training).unwrap_or(1).max(1),
             precision,
             precision_is_given: request.precision.is_some(),
             optimizer,
@@ -173,6 +180,7 @@ impl Target {
             replicas,
             hosts,
             strategy,
+            zero,
             interconnect,
             network,
             recompute: request.recompute.unwrap_or_default(),
@@ -194,10 +202,22 @@ impl Target {
         }
     }
 
-    /// Samples over all replicas.
+    /// Batches of a step over all replicas.
+    #[must_use]
+    pub fn micro_batches(&self) -> u64 {
+        u64::from(self.replicas).saturating_mul(u64::from(self.accumulate))
+    }
+
+    /// Samples of a step over all replicas.
     #[must_use]
     pub fn global_batch(&self) -> Option<u64> {
-        self.batch.map(|batch| batch.saturating_mul(u64::from(self.replicas)))
+        self.batch.map(|batch| batch.saturating_mul(self.micro_batches()))
+    }
+
+    /// Devices that share what a stage of ZeRO shards; 1 where each holds all of it.
+    #[must_use]
+    pub fn shards(&self, what: Zero) -> u64 {
+        if what != Zero::None && self.zero >= what { u64::from(self.replicas.max(1)) } else { 1 }
     }
 }
 

@@ -12,7 +12,7 @@ use dlcost::device::{Device, find};
 use dlcost::engine::{CheckOptions, Mode};
 use dlcost::report::{MemoryBytes, Model};
 use dlcost::runtime::{Attention, Runtime};
-use dlcost::target::{ChosenGpu, Compute, Optimizer, Recompute, Request};
+use dlcost::target::{ChosenGpu, Compute, Optimizer, Recompute, Request, Strategy, Zero};
 use support::{graph, opset, text_with};
 
 /// What a model is asked for here: PyTorch, a device with its name, a precision, an optimizer.
@@ -97,6 +97,34 @@ fn mixed_precision_names_each_part() {
     assert_eq!((half.parameters, half.gradients, half.optimizer), (2_000_000_000, 2_000_000_000, 12_000_000_000));
     let sgd = memory(&model, &options(Mode::Train, Compute::Amp, Optimizer::Sgd));
     assert!((2_000_000_000..2_001_000_000).contains(&sgd.transient), "{}", sgd.transient);
+}
+
+/// Case 72: 10⁹ weights in 16 bits with Adam on 8 devices, and what a stage shards.
+#[test]
+fn stages_of_zero_divide_what_they_shard() {
+    let model = two_layers(25_000, 20_000);
+    let of = |model: &str, zero, replicas| {
+        let mut options = options(Mode::Train, Compute::Fp16, Optimizer::Adam);
+        options.request.replicas = Some(replicas);
+        options.request.strategy = Some(Strategy::Ddp);
+        options.request.zero = Some(zero);
+        memory(model, &options)
+    };
+    let state = |memory: MemoryBytes| (memory.parameters, memory.gradients, memory.optimizer);
+    let on_eight = Zero::ALL.map(|(_, zero)| state(of(&model, zero, 8)));
+    assert_eq!(
+        on_eight.map(|(parameters, gradients, optimizer)| parameters + gradients + optimizer),
+        [16_000_000_000, 5_500_000_000, 3_750_000_000, 2_000_000_000,]
+    );
+    assert_eq!(on_eight[3], (250_000_000, 250_000_000, 1_500_000_000));
+    // The larger of the two layers, 10⁹ bytes, is gathered.
+    let buffers = |zero| of(&model, zero, 8).communication;
+    assert_eq!(buffers(Zero::Parameters) - buffers(Zero::Gradients), 1_000_000_000);
+    // What does not divide is rounded up.
+    let odd = two_layers(3, 5);
+    assert_eq!(state(of(&odd, Zero::Parameters, 8)), (8, 8, 48));
+    // One device shards with nobody.
+    assert_eq!(state(of(&odd, Zero::Parameters, 1)), (60, 60, 360));
 }
 
 /// Case 66.

@@ -1,5 +1,5 @@
-//! Whole-program answers to CASES.md, group 6: replicas. Unequal cards (92), accumulated steps (93) and sparse
-//! gradients (94) have no option in this version: `docs/replicas.md` says by which formula they are worked out.
+//! Whole-program answers to CASES.md, group 6: replicas. Sparse gradients (94) have no option in this version:
+//! `docs/replicas.md` says by which formula they are worked out.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use dlcost::device::find_interconnect;
 use dlcost::engine::Mode;
 use dlcost::report::{Model, Replicas};
 use dlcost::runtime::Runtime;
-use dlcost::target::{Compute, Optimizer, Request, Strategy};
+use dlcost::target::{Compute, Optimizer, Request, Strategy, Zero};
 use support::{far_weight, gpu, opset, parameters, priced, step_ms};
 
 /// `layers` products of `tokens` rows with square weights.
@@ -119,6 +119,93 @@ fn a_network_between_hosts_costs_more_than_nvlink_inside() {
     assert!((on(1, 1) - 1.0).abs() < f64::EPSILON);
     assert!(eight > 0.8 && eight <= 1.0, "{eight}");
     assert!(sixteen < 0.9 && sixteen < eight, "{sixteen}");
+}
+
+/// Case 93: with K micro-batches one exchange a step, where wrappers that are not told so have K of them.
+#[test]
+fn accumulated_steps_exchange_once() {
+    // Nothing hides with mirrored replicas of TensorFlow.
+    let on = |strategy, accumulate: u32, runtime: &str| {
+        let request = Request {
+            replicas: Some(2),
+            strategy: Some(strategy),
+            accumulate: Some(accumulate),
+            runtime: Runtime::find(runtime).map(|runtime| (runtime, None)),
+            ..gpu("v100")
+        };
+        training(&tower(8, 4096, 2048), request)
+    };
+    for (strategy, runtime) in [(Strategy::Mirrored, "tensorflow"), (Strategy::Ddp, "pytorch")] {
+        let [one, eight] = [1, 8].map(|count| on(strategy, count, runtime));
+        let [plain, summed] = [&one, &eight].map(|model| model.time_ms.unwrap());
+        let exchange = |time: dlcost::report::TimeMs| time.all_reduce_exposed + time.mirrored_loss;
+        assert!((exchange(plain) - exchange(summed)).abs() < 1e-9, "{strategy:?}");
+        assert!((summed.forward - 8.0 * plain.forward).abs() < 1e-9);
+        assert!((summed.backward - 8.0 * plain.backward).abs() < 1e-9);
+        // 8 · compute + exchange, but for the one update and the sums of gradients.
+        let compute = plain.step.p50 - exchange(plain) - plain.optimizer;
+        let once = 8.0 * compute + summed.optimizer + exchange(summed);
+        assert!((summed.step.p50 / once - 1.0).abs() < 0.01, "{strategy:?}: {} and {once}", summed.step.p50);
+        let always = replicas(&eight).step_ms_exchanging_always.unwrap();
+        assert!((always - summed.step.p50 - 7.0 * exchange(plain)).abs() < 1e-9, "{strategy:?}: {always}");
+        assert_eq!(replicas(&one).step_ms_exchanging_always, None);
+    }
+}
+
+/// The batch is that of a micro-batch, and rates and waiting are of all samples of a step.
+#[test]
+fn accumulated_samples_count() {
+    let on = |accumulate, input_samples_per_s| {
+        let request = Request {
+            replicas: Some(2),
+            accumulate: Some(accumulate),
+            input_samples_per_s,
+            samples: Some(10_240),
+            ..gpu("v100")
+        };
+        training(&mnist(32), request)
+    };
+    let model = on(8, None);
+    assert_eq!(
+        (model.target.batch, model.target.global_batch, model.target.accumulate),
+        (Some(32), Some(512), Some(8))
+    );
+    let rate = model.throughput.unwrap().samples_per_s.unwrap();
+    assert!((rate - 512e3 / step_ms(&model)).abs() < 1e-6);
+    assert_eq!(model.totals.as_ref().unwrap().steps, 20);
+    assert!((step_ms(&on(8, Some(1024.0))) - 500.0).abs() < 1e-9);
+    // Activations are those of a micro-batch, and gradients there are none but those that were.
+    let [one, eight] = [on(1, None), model].map(|model| model.memory_bytes.unwrap());
+    assert_eq!(one.parts(), eight.parts());
+}
+
+/// Stages of ZeRO send what they say: as much as an all-reduce, and half as much again with sharded parameters.
+#[test]
+fn sharded_parameters_send_half_as_much_again() {
+    let on = |zero, accumulate| {
+        let request = Request {
+            replicas: Some(8),
+            strategy: Some(Strategy::Ddp),
+            zero: Some(zero),
+            accumulate: Some(accumulate),
+            ..gpu("a100")
+        };
+        training(&tower(40, 32, 8192), request)
+    };
+    let sent = |zero, accumulate| replicas(&on(zero, accumulate)).all_reduce_ms;
+    let plain = sent(Zero::None, 1);
+    assert!((sent(Zero::Optimizer, 1) / plain - 1.0).abs() < 1e-6);
+    assert!((sent(Zero::Gradients, 1) / plain - 1.0).abs() < 1e-6);
+    assert!((sent(Zero::Parameters, 1) / plain - 1.5).abs() < 0.01);
+    // With sharded gradients each micro-batch sends its own; nobody keeps them all.
+    assert!((sent(Zero::Optimizer, 4) / plain - 1.0).abs() < 1e-6);
+    assert!((sent(Zero::Gradients, 4) / plain - 2.5).abs() < 0.05);
+    assert!((sent(Zero::Parameters, 4) / plain - 6.0).abs() < 0.05);
+    assert_eq!(replicas(&on(Zero::Gradients, 4)).step_ms_exchanging_always, None);
+    assert!(replicas(&on(Zero::Optimizer, 4)).step_ms_exchanging_always.is_some());
+    // An eighth of the update, each.
+    let update = |zero| on(zero, 1).time_ms.unwrap().optimizer;
+    assert!((update(Zero::None) / update(Zero::Optimizer) - 8.0).abs() < 0.1);
 }
 
 /// Replicas cost nothing in inference, and more of them never make a step shorter.

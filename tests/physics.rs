@@ -10,7 +10,7 @@ use dlcost::device::{Device, catalogue, find};
 use dlcost::engine::{CheckOptions, Input, Mode, check};
 use dlcost::report::Model;
 use dlcost::runtime::{RUNTIMES, Runtime};
-use dlcost::target::{ChosenGpu, Compute, Optimizer, Recompute, Request, Strategy};
+use dlcost::target::{ChosenGpu, Compute, Optimizer, Recompute, Request, Strategy, Zero};
 
 fn models() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata");
@@ -189,6 +189,60 @@ fn no_layer_beats_the_device() {
                 // FFT saves more than four times the products only for windows that no network has.
                 let floor = 2.0 * macs as f64 / (4.0 * peak);
                 assert!(time.p50 >= floor, "{} {}: {} under {floor}", path.display(), layer.key, time.p50);
+            }
+        }
+    }
+}
+
+/// A request for replicas that share state.
+fn sharded(zero: Zero, replicas: u32, accumulate: u32) -> Request {
+    Request {
+        replicas: Some(replicas),
+        strategy: Some(Strategy::Ddp),
+        optimizer: Some(Optimizer::Adam),
+        zero: Some(zero),
+        accumulate: Some(accumulate),
+        ..on("v100")
+    }
+}
+
+#[test]
+fn sharding_more_never_takes_more_memory() {
+    for path in models() {
+        for precision in [Compute::Fp32, Compute::Fp16, Compute::Amp] {
+            for replicas in [2, 8] {
+                let mut last = u64::MAX;
+                for (stage, zero) in Zero::ALL {
+                    let request = Request { precision: Some(precision), ..sharded(zero, replicas, 1) };
+                    let model = run(&path, Mode::Train, Some(4), request).remove(0);
+                    let what = format!("{} {precision:?} {replicas} stage {stage}", path.display());
+                    assert_sound(&model, &what);
+                    let Some(memory) = model.memory_bytes else { break };
+                    assert!(memory.peak.p50 <= last, "{what}: {memory:?} after {last}");
+                    last = memory.peak.p50;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn accumulating_never_makes_samples_slower_nor_steps_shorter() {
+    for path in models() {
+        for (stage, zero) in Zero::ALL {
+            let mut last = (0.0, f64::INFINITY);
+            for count in [1, 2, 8, 64] {
+                let model = run(&path, Mode::Train, Some(4), sharded(zero, 4, count)).remove(0);
+                let what = format!("{} stage {stage} {count}", path.display());
+                assert_sound(&model, &what);
+                let Some(time) = model.time_ms else { break };
+                assert!(time.step.p50 >= last.0, "{what}: {time:?} after {last:?}");
+                let each = time.step.p50 / f64::from(count);
+                assert!(each <= last.1 * (1.0 + 1e-9), "{what}: {time:?} after {last:?}");
+                if let Some(always) = model.replicas.and_then(|replicas| replicas.step_ms_exchanging_always) {
+                    assert!(always >= time.step.p50, "{what}: {always}");
+                }
+                last = (time.step.p50, each);
             }
         }
     }

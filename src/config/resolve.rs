@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::device::Device;
 use crate::engine::{CheckOptions, LevelRule, Mode};
-use crate::target::{Optimizer, Recompute, Request, choose};
+use crate::target::{Optimizer, Recompute, Request, Strategy, Zero, choose};
 
 impl Settings {
     /// These settings as options of the engine; `own` are devices of the configuration.
@@ -12,8 +12,11 @@ impl Settings {
     /// Settings contradict each other, or a device is not known.
     pub fn into_options(self, levels: Vec<LevelRule>, own: &[Device]) -> Result<CheckOptions, String> {
         let mode = mode(&self)?;
-        let batch = batch(&self)?;
+        let batch = batch(&self, mode)?;
         hosts(&self.request)?;
+        if mode == Mode::Train {
+            zero(&self.request)?;
+        }
         let gpus = choose(&self.gpus, own)?;
         Ok(CheckOptions {
             mode,
@@ -60,6 +63,12 @@ impl Settings {
                     recompute.name()
                 ));
             }
+            if let Some(count) = self.request.accumulate.filter(|count| *count > 1) {
+                return Err(format!("accumulate {count} sums up gradients, and there are none: the mode is infer"));
+            }
+            if let Some(zero) = self.request.zero.filter(|zero| *zero != Zero::None) {
+                return Err(format!("zero {} shards what only training holds, and the mode is infer", zero.stage()));
+            }
         }
         Ok(())
     }
@@ -78,28 +87,46 @@ fn mode(settings: &Settings) -> Result<Mode, String> {
     }
 }
 
-/// Samples per replica, by either way of saying it.
-fn batch(settings: &Settings) -> Result<Option<u64>, String> {
+/// Samples of a micro-batch of a replica, by either way of saying it.
+fn batch(settings: &Settings, mode: Mode) -> Result<Option<u64>, String> {
     let Some(global) = settings.request.global_batch else { return Ok(settings.batch) };
     let replicas = u64::from(settings.request.replicas.unwrap_or(1).max(1));
+    let accumulated = settings.request.accumulate.filter(|_| mode == Mode::Train).map_or(1, u64::from).max(1);
+    let parts = replicas.saturating_mul(accumulated);
+    let noun = if replicas == 1 { "replica" } else { "replicas" };
+    let each = if accumulated == 1 { String::new() } else { format!(" with {accumulated} micro-batches each") };
     if let Some(batch) = settings.batch {
-        return if batch.checked_mul(replicas) == Some(global) {
+        return if batch.checked_mul(parts) == Some(global) {
             Ok(Some(batch))
         } else {
             Err(format!(
-                "batch {batch} on {replicas} {} is {} in all and not the global batch {global}; give one of the two",
-                if replicas == 1 { "replica" } else { "replicas" },
-                batch.saturating_mul(replicas)
+                "batch {batch} on {replicas} {noun}{each} is {} in all and not the global batch {global}; give one of \
+                 the two",
+                batch.saturating_mul(parts)
             ))
         };
     }
-    if global % replicas == 0 {
-        return Ok(Some(global / replicas));
+    if global % parts == 0 {
+        return Ok(Some(global / parts));
     }
-    let below = global / replicas * replicas;
-    let above = below.saturating_add(replicas);
+    let below = global / parts * parts;
+    let above = below.saturating_add(parts);
     let nearest = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
-    Err(format!("global batch {global} cannot be split evenly over {replicas} replicas; nearest: {nearest}"))
+    Err(format!("global batch {global} cannot be split evenly over {replicas} {noun}{each}; nearest: {nearest}"))
+}
+
+/// Stages of ZeRO are of data parallelism as PyTorch has it, and shard over several replicas.
+fn zero(request: &Request) -> Result<(), String> {
+    let Some(zero) = request.zero.filter(|zero| *zero != Zero::None) else { return Ok(()) };
+    let stage = zero.stage();
+    let strategy = request.strategy.or(request.runtime.map(|(runtime, _)| runtime.strategy));
+    if let Some(other) = strategy.filter(|strategy| *strategy != Strategy::Ddp) {
+        return Err(format!("zero {stage} needs the strategy ddp, and it is {}", other.name()));
+    }
+    if request.replicas.unwrap_or(1) < 2 {
+        return Err(format!("zero {stage} shards over replicas, and there is one; give replicas"));
+    }
+    Ok(())
 }
 
 /// Replicas are spread evenly over hosts.
@@ -139,6 +166,38 @@ mod tests {
         assert_eq!(over(64, 2), Ok(Some(32)));
         assert!(over(65, 8).unwrap_err().ends_with("nearest: 64 or 72"));
         assert!(over(3, 8).unwrap_err().ends_with("nearest: 8"));
+    }
+
+    #[test]
+    fn a_global_batch_is_split_over_the_micro_batches_too() {
+        let over = |global, accumulate, mode| {
+            let request = Request {
+                global_batch: Some(global),
+                replicas: Some(2),
+                accumulate: Some(accumulate),
+                ..Request::default()
+            };
+            options(Settings { mode: Some(mode), ..with(request) }).map(|options| options.batch)
+        };
+        assert_eq!(over(64, 4, Mode::Train), Ok(Some(8)));
+        assert_eq!(over(64, 4, Mode::Infer), Ok(Some(32)));
+        let error = over(66, 4, Mode::Train).unwrap_err();
+        assert!(
+            error.contains("2 replicas with 4 micro-batches each") && error.ends_with("nearest: 64 or 72"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn sharding_needs_replicas_and_ddp() {
+        let on = |zero, replicas, strategy| {
+            let request = Request { zero: Some(zero), replicas, strategy, ..Request::default() };
+            options(with(request)).map(|_| ())
+        };
+        assert_eq!(on(Zero::Gradients, Some(8), None), Ok(()));
+        assert_eq!(on(Zero::None, None, Some(Strategy::Mirrored)), Ok(()));
+        assert!(on(Zero::Optimizer, None, None).unwrap_err().contains("there is one"));
+        assert!(on(Zero::Optimizer, Some(8), Some(Strategy::Mirrored)).unwrap_err().contains("it is mirrored"));
     }
 
     #[test]
@@ -182,6 +241,10 @@ mod tests {
         let sqrt = with(Request { recompute: recompute("sqrt").ok(), ..Request::default() });
         assert!(adam.refuse_idle(&whole(Mode::Train)).is_ok() && sqrt.refuse_idle(&whole(Mode::Train)).is_ok());
         assert!(adam.refuse_idle(&whole(Mode::Infer)).is_err() && sqrt.refuse_idle(&whole(Mode::Infer)).is_err());
+        let steps = with(Request { accumulate: Some(8), ..Request::default() });
+        let shards = with(Request { zero: Some(Zero::Gradients), ..Request::default() });
+        assert!(steps.refuse_idle(&whole(Mode::Train)).is_ok() && shards.refuse_idle(&whole(Mode::Train)).is_ok());
+        assert!(steps.refuse_idle(&whole(Mode::Infer)).is_err() && shards.refuse_idle(&whole(Mode::Infer)).is_err());
         let none = with(Request { optimizer: optimizer("none").ok(), ..Request::default() });
         assert!(none.refuse_idle(&whole(Mode::Infer)).is_ok());
         let epochs = with(Request { epochs: Some(3), ..Request::default() });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{batch, choice};
 use crate::device::{Interconnect, find_interconnect};
 use crate::runtime::{Attention, RUNTIMES, Runtime, Version};
-use crate::target::{Compute, Optimizer, Recompute, Strategy};
+use crate::target::{Compute, Optimizer, Recompute, Strategy, Zero};
 
 /// Most replicas that are taken: the largest machines that train one model are smaller.
 const MOST_REPLICAS: u32 = 1 << 20;
@@ -65,6 +65,15 @@ pub fn strategy(text: &str) -> Result<Strategy, String> {
     choice(text, &Strategy::ALL, &[])
 }
 
+/// Parses the value of `--zero`.
+///
+/// # Errors
+/// There is no such stage.
+pub fn zero(text: &str) -> Result<Zero, String> {
+    let known = Zero::ALL.into_iter().find(|(stage, _)| *stage == text.trim());
+    known.map(|(_, zero)| zero).ok_or_else(|| format!("'{text}' is not a stage of ZeRO: 0, 1, 2 or 3"))
+}
+
 /// Parses the value of `--recompute`.
 ///
 /// # Errors
@@ -114,6 +123,14 @@ fn parse_version(text: &str) -> Option<Version> {
 pub fn replicas(text: &str) -> Result<u32, String> {
     let refusal = || format!("'{text}' is not a number from 1 to {MOST_REPLICAS}");
     text.parse().ok().filter(|count| (1..=MOST_REPLICAS).contains(count)).ok_or_else(refusal)
+}
+
+/// Parses the value of `--accumulate`.
+///
+/// # Errors
+/// The text is no number from 1, or a number that no step has.
+pub fn accumulate(text: &str) -> Result<u32, String> {
+    replicas(text)
 }
 
 /// Parses the value of `--samples`.
@@ -195,6 +212,8 @@ mod tests {
         for wrong in ["0", "-1", "1.5", "99999999", "4294967296"] {
             assert!(replicas(wrong).is_err(), "{wrong}");
         }
+        assert_eq!((accumulate("8"), zero("2")), (Ok(8), Ok(Zero::Gradients)));
+        assert!(accumulate("0").is_err() && zero("4").unwrap_err().contains("0, 1, 2 or 3"));
         assert!(samples("0").is_err() && epochs("x").unwrap_err().contains("epochs"));
     }
 

@@ -14,7 +14,7 @@ use crate::passes::compose::Operation;
 use crate::passes::parameters::Kind;
 use crate::passes::sizes::Sizes;
 use crate::runtime::{Kernel, Layout, Library, Pass, Update};
-use crate::target::{Compute, Target};
+use crate::target::{Compute, Target, Zero};
 
 /// Kernels of a step.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ pub(super) struct Asked<'a> {
     pub(super) needs_gradient: Vec<bool>,
     /// Operations, bytes read and written, and operations backward, of one run.
     counted: [f64; 4],
-    /// How often it runs in a step.
+    /// How often it runs in a micro-batch.
     pub(super) runs: f64,
 }
 
@@ -130,6 +130,7 @@ pub fn lower(lowering: &Lowering<'_>) -> Schedule {
     schedule.launches = fuse::fuse(lowering, &items);
     if lowering.target.mode == Mode::Train {
         lowering.casts(&mut schedule);
+        lowering.sums(&mut schedule);
         lowering.updates(&mut schedule);
     }
     schedule
@@ -151,6 +152,7 @@ impl<'a> Lowering<'a> {
                 && input.element.bits() <= 8
                 && forward.iter().any(|work| work.family.is_product())
         });
+        let steps = f64::from(self.target.accumulate);
         Some(Item {
             operation,
             class: class_of(&forward, operator.is_view()),
@@ -159,7 +161,7 @@ impl<'a> Lowering<'a> {
             forward,
             backward,
             saved,
-            runs,
+            runs: runs * steps,
         })
     }
 
@@ -253,7 +255,25 @@ impl<'a> Lowering<'a> {
         kernel
     }
 
-    /// Under mixed precision every fp32 weight of a product is cast once a step, and its gradient back.
+    /// The gradients of every micro-batch but the first are added to those before.
+    fn sums(&self, schedule: &mut Schedule) {
+        let (weights, _) = self.trained_weights();
+        let again = self.target.accumulate.saturating_sub(1);
+        if again == 0 || weights == 0.0 {
+            return;
+        }
+        let bytes = weights * self.target.precision.gradient_bytes() as f64;
+        let work = Work {
+            family: Family::Elementwise { elements: weights as u64 },
+            flops: weights,
+            bytes_read: 2.0 * bytes,
+            bytes_written: bytes,
+            operands: [None; 2],
+        };
+        schedule.updates.push(Kernel { runs: f64::from(again), ..update_kernel(&work) });
+    }
+
+    /// Under mixed precision every fp32 weight of a product is cast once a micro-batch, and its gradient back.
     fn casts(&self, schedule: &mut Schedule) {
         if self.target.precision != Compute::Amp {
             return;
@@ -271,7 +291,7 @@ impl<'a> Lowering<'a> {
                 bytes_written: written * weights,
                 operands: [None; 2],
             };
-            schedule.updates.push(update_kernel(&work));
+            schedule.updates.push(Kernel { runs: f64::from(self.target.accumulate), ..update_kernel(&work) });
         };
         cast(4.0, 2.0);
         cast(2.0, 4.0);
@@ -296,6 +316,9 @@ impl<'a> Lowering<'a> {
         let target = self.target;
         let Some(passes) = target.optimizer.bytes_per_weight(target.precision) else { return };
         let (elements, tensors) = self.trained_weights();
+        // Each replica updates its slice of all weights where state is sharded.
+        let shards = target.shards(Zero::Optimizer) as f64;
+        let elements = (elements / shards).ceil();
         schedule.updated_tensors = tensors;
         if tensors == 0 {
             return;
@@ -319,7 +342,7 @@ impl<'a> Lowering<'a> {
                 schedule.updates.extend((0..steps as usize).map(|_| update(elements, tensors, factor)));
             }
             Update::PerTensor => {
-                schedule.updates.extend(self.trained().map(|(size, _)| update(size, 1, 1.0)));
+                schedule.updates.extend(self.trained().map(|(size, _)| update((size / shards).ceil(), 1, 1.0)));
             }
         }
     }

@@ -1,12 +1,16 @@
 //! Memory of one device at the moment of the peak, by parts. The formulas are `docs/memory.md`.
 
+use petgraph::stable_graph::NodeIndex;
+
 use crate::device::Device;
 use crate::engine::Mode;
+use crate::ir::graph::{GraphId, Stored};
+use crate::ir::hash::HashMap;
 use crate::passes::liveness::{Liveness, live};
 use crate::passes::lower::Lowering;
 use crate::passes::parameters::{Kind, Usage};
 use crate::runtime::{Allocator, Update};
-use crate::target::{Compute, Optimizer, Strategy, Target};
+use crate::target::{Compute, Optimizer, Strategy, Target, Zero};
 
 /// Memory of one device, bytes. The parts are those at the moment of the peak.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,8 +87,8 @@ pub fn estimate(lowering: &Lowering<'_>) -> Memory {
     let live = live(lowering);
     let weights = Weights::of(lowering);
     let mut memory = Memory {
-        parameters: weights.stored,
-        gradients: weights.gradients(target),
+        parameters: weights.parameters(target),
+        gradients: weights.gradients(target).div_ceil(target.shards(Zero::Gradients)),
         optimizer: weights.optimizer(target),
         saved_activations: live.peak.saved,
         transient: live.peak.transient,
@@ -110,33 +114,62 @@ pub fn estimate(lowering: &Lowering<'_>) -> Memory {
 struct Weights {
     /// Bytes of all that is stored, in the target's precision.
     stored: u64,
+    /// Those of weights among them, frozen ones too.
+    weights: u64,
+    /// Bytes of the weights of the layer that has most, where layers are gathered.
+    largest_layer: u64,
     /// Elements of weights that are trained.
     trained: u64,
 }
 
 impl Weights {
     fn of(lowering: &Lowering<'_>) -> Self {
-        let target = lowering.target;
+        let precision = lowering.target.precision;
         let stored = lowering.analysis.program.stored.iter().zip(&lowering.analysis.usages);
-        let bytes = stored.filter(|(_, usage)| !usage.repeats).map(|(stored, usage)| {
-            let real = stored.element().filter(|element| element.is_real() && element.bits() >= 16);
-            match real {
-                Some(element) => {
-                    let bits = u64::from(element.bits()).min(stored_bits(usage, target.precision));
-                    unsigned(usage.elements).saturating_mul(bits).div_ceil(8)
-                }
-                None => unsigned(usage.bytes),
+        let once = stored.filter(|(_, usage)| !usage.repeats);
+        let (mut all, mut weights) = (0_u64, 0_u64);
+        let mut layers: HashMap<(GraphId, NodeIndex), u64> = HashMap::default();
+        let gathers = lowering.target.shards(Zero::Parameters) > 1;
+        for (stored, usage) in once {
+            let bytes = stored_bytes(stored, usage, precision);
+            all = all.saturating_add(bytes);
+            if usage.kind != Kind::Trainable {
+                continue;
             }
-        });
+            weights = weights.saturating_add(bytes);
+            for reader in usage.readers.iter().filter(|_| gathers) {
+                let layer = layers.entry(*reader).or_default();
+                *layer = layer.saturating_add(bytes);
+            }
+        }
         Self {
-            stored: bytes.fold(0, u64::saturating_add),
+            stored: all,
+            weights,
+            largest_layer: layers.into_values().max().unwrap_or(0),
             trained: lowering.trained().map(|(elements, _)| elements as u64).fold(0, u64::saturating_add),
         }
+    }
+
+    /// All that is stored, weights as far as they are not sharded away.
+    fn parameters(self, target: &Target) -> u64 {
+        let own = self.weights.div_ceil(target.shards(Zero::Parameters));
+        self.stored - self.weights + own
+    }
+
+    /// The layer that is gathered where parameters are sharded: never more than the whole model together with the shard.
+    fn gathered(self, target: &Target) -> u64 {
+        let own = self.weights.div_ceil(target.shards(Zero::Parameters));
+        self.largest_layer.min(self.weights - own)
     }
 
     /// One for each trained weight, in the type of the weight.
     fn gradients(self, target: &Target) -> u64 {
         if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(target.precision.gradient_bytes()) }
+    }
+
+    /// Elements whose state, and update, are this replica's.
+    fn updated(self, target: &Target) -> u64 {
+        self.trained.div_ceil(target.shards(Zero::Optimizer))
     }
 
     /// State in fp32, and a master copy in fp32 where weights have 16 bits or fewer.
@@ -145,7 +178,7 @@ impl Weights {
             return 0;
         }
         let master = u64::from(target.precision.weight_bits() < 32);
-        self.trained.saturating_mul(4 * (target.optimizer.slots() + master))
+        self.updated(target).saturating_mul(4 * (target.optimizer.slots() + master))
     }
 
     /// Lists of intermediate results where the update is a few kernels over all weights: the denominator of the adaptive
@@ -155,7 +188,18 @@ impl Weights {
             Optimizer::None | Optimizer::Sgd | Optimizer::Momentum => 0,
             _ => u64::from((target.runtime.update)(target.version) == Update::Grouped),
         };
-        if target.mode == Mode::Infer { 0 } else { self.trained.saturating_mul(4 * adaptive) }
+        if target.mode == Mode::Infer { 0 } else { self.updated(target).saturating_mul(4 * adaptive) }
+    }
+}
+
+/// Bytes of a stored tensor in a precision.
+fn stored_bytes(stored: &Stored, usage: &Usage, precision: Compute) -> u64 {
+    match stored.element().filter(|element| element.is_real() && element.bits() >= 16) {
+        Some(element) => {
+            let bits = u64::from(element.bits()).min(stored_bits(usage, precision));
+            unsigned(usage.elements).saturating_mul(bits).div_ceil(8)
+        }
+        None => unsigned(usage.bytes),
     }
 }
 
@@ -178,6 +222,10 @@ fn communication(weights: &Weights, target: &Target) -> u64 {
     }
     let gradients = weights.gradients(target);
     let buckets = match target.strategy {
+        Strategy::Ddp if target.zero != Zero::None => {
+            let bucket = SHARDED_BUCKETS.saturating_mul(target.precision.gradient_bytes());
+            gradients.min(bucket).saturating_add(weights.gathered(target))
+        }
         // Buckets of 25 MiB hold all gradients once more, unless gradients are views of them, which is not the default.
         Strategy::Ddp => gradients,
         // Small gradients are packed, large ones are reduced where they lie; one pack is alive at a time.
@@ -187,6 +235,9 @@ fn communication(weights: &Weights, target: &Target) -> u64 {
     };
     buckets.saturating_add(RING_BUFFERS)
 }
+
+/// Elements of the two buckets that sharded gradients go through: 5 × 10⁸ each (`reduce_bucket_size` of DeepSpeed).
+const SHARDED_BUCKETS: u64 = 1_000_000_000;
 
 /// A pack of `MirroredStrategy`: 32 MiB (`bytes_per_pack` of its collectives is set so for NCCL).
 const PACK: u64 = 32 << 20;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::memory::{self, Memory};
-use super::replicas::{self, Exchange};
+use super::replicas::{self, Exchange, Windows};
 use super::{Bound, roofline};
 use crate::analysis::{Analysis, Figures};
 use crate::engine::Mode;
@@ -71,9 +71,9 @@ pub fn estimate(
     let memory = memory::estimate(&lowering);
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
     estimate.layers = vec![LayerEstimate::default(); analysis.layers.len()];
-    let backward_window;
-    (estimate.time, backward_window) = time(&schedule, target, &mut estimate.layers);
-    estimate.exchange = replicas::exchange(&lowering, &estimate.time, backward_window);
+    let windows;
+    (estimate.time, windows) = time(&schedule, target, &mut estimate.layers);
+    estimate.exchange = replicas::exchange(&lowering, &estimate.time, windows);
     estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
     estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
     estimate.memory = memory;
@@ -124,12 +124,12 @@ fn input_wait(time: &TimeMs, target: &Target) -> f64 {
 fn input_load_ms(target: &Target, replicas: u32) -> f64 {
     let samples = target.batch.unwrap_or(1) as f64 * f64::from(replicas);
     let by_rate = target.input_samples_per_s.map_or(0.0, |rate| 1e3 * samples / rate);
-    target.input_ms.unwrap_or(0.0).max(by_rate)
+    f64::from(target.accumulate) * target.input_ms.unwrap_or(0.0).max(by_rate)
 }
 
-/// Times of all kernels of one device, by part and by layer; and what passes from the start of the backward pass to its
-/// end, be it the device or the host that sets the pace, ms.
-fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (TimeMs, f64) {
+/// Times of all kernels of one device, by part and by layer; and what passes from the start of a pass of a micro-batch to
+/// its end, be it the device or the host that sets the pace.
+fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (TimeMs, Windows) {
     let mut time = TimeMs::default();
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
@@ -182,13 +182,15 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
     }
     let device = time.forward + time.backward + time.optimizer + launches * gap;
     let host = host_ms(schedule, target, operators);
-    let backward_window = match target.mode {
+    let backward = match target.mode {
         Mode::Train => (time.backward + backward_launches * gap).max(operators * overhead.host_backward_us / 1e3),
         Mode::Infer => 0.0,
     };
+    let steps = f64::from(target.accumulate);
+    let windows = Windows { forward: time.forward / steps, backward: backward / steps };
     // The host runs ahead of the device or the other way round; the slower one sets the pace.
-    time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + overhead.step_us / 1e3;
-    (time, backward_window)
+    time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + steps * overhead.step_us / 1e3;
+    (time, windows)
 }
 
 /// What the host needs to walk through a step, ms.

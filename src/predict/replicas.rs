@@ -5,15 +5,17 @@ use crate::device::{Device, Interconnect, Kind};
 use crate::engine::Mode;
 use crate::passes::lower::Lowering;
 use crate::report::TimeMs;
-use crate::target::{Strategy, Target};
+use crate::target::{Strategy, Target, Zero};
 
 /// What replicas add to a step, ms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exchange {
     /// Exchange of the gradients, hidden or not.
     pub all_reduce_ms: f64,
-    /// What of it does not hide behind the backward pass.
+    /// What of it does not hide behind the passes.
     pub exposed_ms: f64,
+    /// What every micro-batch but the last would add if it ended in an exchange of its own; 0 where it does.
+    pub each_ms: f64,
     /// What the last layer, its loss and the mean over replicas cost above one device.
     pub mirrored_loss_ms: f64,
     /// What most of the exchange goes to.
@@ -37,10 +39,19 @@ const COPY_TENSOR_MS: f64 = 0.12;
 /// Share of the nominal rate that collectives reach where nobody has measured the link.
 const REACHED: f64 = 0.75;
 
-/// Prices the exchange between replicas, some of which hides in the `backward_window` (ms); all zero for one, and in
-/// inference, where replicas share nothing.
+/// What passes during a pass of one micro-batch, ms: behind it an exchange can hide.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Windows {
+    /// Forward.
+    pub forward: f64,
+    /// Backward.
+    pub backward: f64,
+}
+
+/// Prices the exchange between replicas, some of which hides in the windows; all zero for one, and in inference, where
+/// replicas share nothing.
 #[must_use]
-pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, backward_window: f64) -> Exchange {
+pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, windows: Windows) -> Exchange {
     let target = lowering.target;
     if target.replicas < 2 || target.mode == Mode::Infer {
         return Exchange { bound: "none", ..Exchange::default() };
@@ -50,19 +61,26 @@ pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, backward_window: f64) ->
     let link = Link::of(target);
     let doublings = f64::from(target.replicas).log2();
     let mut exchange = Exchange::default();
+    // How many times an all-reduce is sent.
+    let mut volume = 1.0;
+    let hidden_at_most = target.runtime.overlap * windows.backward;
     match target.strategy {
+        Strategy::Ddp if target.zero != Zero::None => {
+            let weights = elements * (target.precision.weight_bits() as f64 / 8.0);
+            (exchange, volume) = sharded(target, &link, [bytes, weights], windows);
+        }
         Strategy::Ddp => {
             let buckets = (bytes / BUCKET_BYTES).ceil().max(1.0);
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, buckets);
             // The last bucket is only full when the backward pass is over.
-            let hidden = (target.runtime.overlap * backward_window).min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
+            let hidden = hidden_at_most.min(exchange.all_reduce_ms * (1.0 - 1.0 / buckets));
             exchange.exposed_ms = exchange.all_reduce_ms - hidden + DDP_SYNC_MS * doublings;
             exchange.all_reduce_ms += DDP_SYNC_MS * doublings;
         }
         Strategy::Mirrored => {
             // One packed all-reduce behind the backward pass.
             exchange.all_reduce_ms = link.all_reduce_ms(bytes, 1.0);
-            let hidden = (target.runtime.overlap * backward_window).min(exchange.all_reduce_ms);
+            let hidden = hidden_at_most.min(exchange.all_reduce_ms);
             exchange.exposed_ms = exchange.all_reduce_ms - hidden;
             // The loss of each replica is scaled by the replicas and summed over them: a number each.
             exchange.mirrored_loss_ms = MIRRORED_SYNC_MS * doublings + link.all_reduce_ms(4.0, 1.0);
@@ -80,7 +98,10 @@ pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, backward_window: f64) ->
             exchange.exposed_ms = exchange.all_reduce_ms;
         }
     }
-    let moved = link.all_reduce_ms(bytes, 1.0) - link.all_reduce_ms(0.0, 1.0);
+    if target.zero == Zero::None {
+        exchange.each_ms = exchange.exposed_ms + exchange.mirrored_loss_ms;
+    }
+    let moved = volume * (link.all_reduce_ms(bytes, 1.0) - link.all_reduce_ms(0.0, 1.0));
     exchange.bound = if exchange.exposed_ms + exchange.mirrored_loss_ms < 0.02 * time.without_wait() {
         "compute"
     } else if moved >= 0.5 * (exchange.all_reduce_ms + exchange.mirrored_loss_ms) {
@@ -89,6 +110,34 @@ pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, backward_window: f64) ->
         "latency"
     };
     exchange
+}
+
+/// What stages of ZeRO exchange in place of an all-reduce, of these bytes of gradients and weights; and how many times an
+/// all-reduce that is. Gradients are scattered to their owners, stage 2 keeping nothing else and so after each backward
+/// pass; weights are gathered from theirs, behind the update, or in stage 3 before each pass.
+fn sharded(target: &Target, link: &Link, [gradients, weights]: [f64; 2], windows: Windows) -> (Exchange, f64) {
+    let buckets = (gradients / BUCKET_BYTES).ceil().max(1.0);
+    let scatter = link.half_ring_ms(gradients, buckets);
+    let gather = link.half_ring_ms(weights, buckets);
+    // The last bucket of a backward pass and the first of a forward pass have nothing to hide behind.
+    let exposed = |ms: f64, window: f64| ms - (target.runtime.overlap * window).min(ms * (1.0 - 1.0 / buckets));
+    let sync = DDP_SYNC_MS * f64::from(target.replicas).log2();
+    let times = f64::from(target.accumulate);
+    let each_ms = exposed(scatter, windows.backward) + sync;
+    let exchange =
+        |all_reduce_ms, exposed_ms, each_ms| Exchange { all_reduce_ms, exposed_ms, each_ms, ..Exchange::default() };
+    match target.zero {
+        Zero::None | Zero::Optimizer => (exchange(scatter + sync + gather, each_ms + gather, each_ms), 1.0),
+        Zero::Gradients => {
+            (exchange(times * (scatter + sync) + gather, times * each_ms + gather, 0.0), 0.5 * (times + 1.0))
+        }
+        Zero::Parameters => {
+            let forward = exposed(gather, windows.forward);
+            let backward = exposed(scatter + gather, windows.backward) + sync;
+            let all = scatter + sync + 2.0 * gather;
+            (exchange(times * all, times * (forward + backward), 0.0), 1.5 * times)
+        }
+    }
 }
 
 /// What a collective goes over.
@@ -146,6 +195,11 @@ impl Link {
         let steps = 2.0 * (self.replicas - 1.0);
         let sent = steps / self.replicas * bytes;
         sent / (self.gb_s * 1e6) + parts * steps * self.latency_us / 1e3
+    }
+
+    /// A reduce-scatter or all-gather, of which an all-reduce is one of each.
+    fn half_ring_ms(&self, bytes: f64, parts: f64) -> f64 {
+        self.all_reduce_ms(bytes, parts) / 2.0
     }
 
     /// A copy of `bytes` from one device to another, ms.

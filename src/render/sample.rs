@@ -97,6 +97,7 @@ fn good() -> Model {
             efficiency: 0.86,
             all_reduce_ms: 12.0,
             mirrored_loss_ms: 3.1,
+            step_ms_exchanging_always: None,
             bound: "interconnect".to_owned(),
         }),
         totals: Some(Totals {
@@ -142,12 +143,14 @@ fn target() -> Target {
         mode: "train".to_owned(),
         batch: Some(32),
         global_batch: Some(256),
+        accumulate: Some(1),
         precision: Some("fp32".to_owned()),
         optimizer: Some("sgd".to_owned()),
         runtime: Some("tensorflow@2.15".to_owned()),
         replicas: Some(8),
         hosts: Some(1),
         strategy: Some("mirrored".to_owned()),
+        zero: Some(0),
         interconnect: Some("nvlink2".to_owned()),
         dims: BTreeMap::from([("batch".to_owned(), Some(32)), ("side".to_owned(), None)]),
     }

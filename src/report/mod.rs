@@ -129,7 +129,7 @@ pub struct TimeMs {
     /// What the last layer, its loss and the mean over replicas cost above the same layer on one device, with
     /// `--strategy mirrored`.
     pub mirrored_loss: f64,
-    /// All-reduce of the gradients, as far as it does not hide behind the backward pass.
+    /// Exchange of the gradients, as far as it does not hide behind the passes.
     pub all_reduce_exposed: f64,
     /// Waiting for input (`--input-ms`, `--input-samples-per-s`).
     pub input_wait: f64,
@@ -264,10 +264,13 @@ pub struct Replicas {
     pub speedup: f64,
     /// `speedup` by the number of replicas.
     pub efficiency: f64,
-    /// All-reduce of the gradients of a step, hidden or not.
+    /// All-reduce of the gradients of a step, hidden or not; with `--zero` what is scattered and gathered instead.
     pub all_reduce_ms: f64,
     /// As in `time_ms`.
     pub mirrored_loss_ms: f64,
+    /// The step if every backward pass ended with an exchange, as wrappers do that are not told otherwise; `null` with one
+    /// micro-batch, and where it does.
+    pub step_ms_exchanging_always: Option<f64>,
     /// What bounds the speedup: `none`, `compute`, `interconnect`, `latency`, `host` or `input`.
     pub bound: String,
 }
@@ -328,10 +331,12 @@ pub struct Target {
     pub gpu_name: Option<String>,
     /// `train` or `infer`.
     pub mode: String,
-    /// Samples per replica; `null` when the model has no batch.
+    /// Samples of a micro-batch of a replica; `null` when the model has no batch.
     pub batch: Option<i128>,
-    /// Samples over all replicas.
+    /// Samples of a step over all replicas: `batch` by `replicas` by `accumulate`.
     pub global_batch: Option<i128>,
+    /// Micro-batches of a step, of a replica.
+    pub accumulate: Option<u32>,
     /// Compute precision.
     pub precision: Option<String>,
     /// Optimizer; `none` in inference.
@@ -344,6 +349,8 @@ pub struct Target {
     pub hosts: Option<u32>,
     /// Strategy; `null` for one replica.
     pub strategy: Option<String>,
+    /// Stage of ZeRO: 1 shards the state of the optimizer over the replicas, 2 gradients too, 3 parameters too.
+    pub zero: Option<u32>,
     /// Id of the interconnect; `null` for one replica.
     pub interconnect: Option<String>,
     /// Values of the free dims that the figures hold for; `null` where one has none.

@@ -68,8 +68,9 @@ impl Pricing<'_> {
         };
         fill(&estimate, &target, model);
         if let Some(throughput) = &mut model.throughput {
-            throughput.tokens_per_s =
-                self.tokens().map(|tokens| 1e3 * tokens as f64 * f64::from(target.replicas) / estimate.time.step.p50);
+            throughput.tokens_per_s = self
+                .tokens()
+                .map(|tokens| 1e3 * tokens as f64 * target.micro_batches() as f64 / estimate.time.step.p50);
         }
         if let Some(memory) = &mut model.memory_bytes {
             let free = self.checked.with_free_batch(self.options);
@@ -97,12 +98,14 @@ fn describe(target: &Target, model: &mut Model) {
     shown.gpu = Some(target.device.id.clone());
     shown.gpu_name = Some(target.device.name.clone());
     shown.global_batch = target.global_batch().map(i128::from);
+    shown.accumulate = Some(target.accumulate);
     shown.precision = Some(target.precision.name().to_owned());
     shown.optimizer = Some(target.optimizer.name().to_owned());
     shown.runtime = Some(target.runtime.text(target.version));
     shown.replicas = Some(target.replicas);
     shown.hosts = Some(target.hosts);
     shown.strategy = several.then(|| target.strategy.name().to_owned());
+    shown.zero = Some(target.zero.stage());
     shown.interconnect = several.then(|| target.network.unwrap_or(target.interconnect).id.clone());
 }
 
@@ -148,6 +151,7 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
             efficiency: speedup / f64::from(target.replicas),
             all_reduce_ms: exchange.all_reduce_ms,
             mirrored_loss_ms: exchange.mirrored_loss_ms,
+            step_ms_exchanging_always: exchanging_always(estimate, target),
             bound: if waits { "input" } else { exchange.bound }.to_owned(),
         });
     }
@@ -168,6 +172,13 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         layer.model = Some(roofline::MODEL.to_owned());
         layer.in_domain = None;
     }
+}
+
+/// The step if every micro-batch ended with an exchange of its own.
+fn exchanging_always(estimate: &Estimate, target: &Target) -> Option<f64> {
+    let more = f64::from(target.accumulate.saturating_sub(1)) * estimate.exchange.each_ms;
+    let time = &estimate.time;
+    (more > 0.0).then(|| (time.without_wait() + more).max(time.step.p50))
 }
 
 /// The kernels of a step on each device, with their prices.

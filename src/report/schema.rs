@@ -55,6 +55,16 @@ const MORE: &[(&str, &str)] = &[
          the most that their shape or trip count allows.",
     ),
     (
+        "models.target.accumulate",
+        "With more than one, a step is so many forward and backward passes of target.batch samples, one exchange and one \
+         update; all times, of layers too, are of the whole step.",
+    ),
+    (
+        "models.target.zero",
+        "What is sharded over n replicas takes an n-th of its memory on each; parameters of stage 3 are gathered layer by \
+         layer, the largest of which is in memory_bytes.communication. docs/replicas.md has what is exchanged.",
+    ),
+    (
         "models.memory_bytes",
         "Memory of one device at the moment at which the step holds most. The parts are those of that moment and sum to \
          peak.p50. docs/memory.md has the formula and the source of each.",
@@ -73,17 +83,19 @@ const MORE: &[(&str, &str)] = &[
     (
         "models.memory_bytes.parameters",
         "Elements of each stored tensor times the bytes of an element: weights 4 in fp32, tf32 and amp, 2 in fp16 and bf16, \
-         1 in fp8 and int8, never more than in the file; statistics and tables as in the file.",
+         1 in fp8 and int8, never more than in the file; statistics and tables as in the file. With --zero 3 weights are \
+         divided by the replicas.",
     ),
     (
         "models.memory_bytes.gradients",
         "One for each trained weight: 4 bytes, or 2 where weights have 16 bits or fewer; 0 in inference. All are counted at \
-         every moment, as for a loop that clears them right before the backward pass.",
+         every moment, as for a loop that clears them right before the backward pass, or sums them up. With --zero 2 they \
+         are divided by the replicas. A copy in fp32 beside 16-bit ones is not in.",
     ),
     (
         "models.memory_bytes.optimizer",
         "4 bytes for each trained weight and slot (momentum, rmsprop, adagrad, lion 1; adam, adamw, adadelta, lamb 2), and 4 \
-         more for a master copy where weights have 16 bits or fewer.",
+         more for a master copy where weights have 16 bits or fewer. With --zero 1 they are divided by the replicas.",
     ),
     (
         "models.memory_bytes.saved_activations",
@@ -105,7 +117,8 @@ const MORE: &[(&str, &str)] = &[
     (
         "models.memory_bytes.communication",
         "With replicas: buckets as large as all gradients for ddp, a pack of 32 MiB at most for mirrored, copies of the \
-         gradients for the others, and 128 MiB for the rings of the collectives.",
+         gradients for the others, and 128 MiB for the rings of the collectives. With --zero buckets of 10^9 gradients at \
+         most, and in stage 3 the largest layer gathered.",
     ),
     ("models.memory_bytes.kv_cache", "Inputs named past*, or outputs named present*, whichever take more."),
     (

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Compute, Optimizer, Recompute, Strategy};
+use super::{Compute, Optimizer, Recompute, Strategy, Zero};
 use crate::device::{Device, Interconnect};
 use crate::runtime::{Attention, Runtime, Version};
 
@@ -11,8 +11,10 @@ use crate::runtime::{Attention, Runtime, Version};
 pub struct Request {
     /// Devices, each of which is priced; none where the default is to be assumed.
     pub gpus: Vec<ChosenGpu>,
-    /// Samples over all replicas.
+    /// Samples of a step over all replicas.
     pub global_batch: Option<u64>,
+    /// Micro-batches of a step, of a replica.
+    pub accumulate: Option<u32>,
     /// Compute precision.
     pub precision: Option<Compute>,
     /// Optimizer.
@@ -27,6 +29,8 @@ pub struct Request {
     pub hosts: Option<u32>,
     /// How they work together.
     pub strategy: Option<Strategy>,
+    /// What of the training state is sharded over them.
+    pub zero: Option<Zero>,
     /// What joins them.
     pub interconnect: Option<&'static Interconnect>,
     /// Which activations are computed again in the backward pass.
@@ -37,7 +41,7 @@ pub struct Request {
     pub epochs: Option<u64>,
     /// US dollars for an hour of one device.
     pub price: Option<f64>,
-    /// Milliseconds that the input of a step takes to load.
+    /// Milliseconds that the input of a micro-batch takes to load.
     pub input_ms: Option<f64>,
     /// Samples a second that the input can deliver.
     pub input_samples_per_s: Option<f64>,
@@ -50,6 +54,7 @@ impl Request {
         Self {
             gpus: if self.gpus.is_empty() { wider.gpus.clone() } else { self.gpus },
             global_batch: self.global_batch.or(wider.global_batch),
+            accumulate: self.accumulate.or(wider.accumulate),
             precision: self.precision.or(wider.precision),
             optimizer: self.optimizer.or(wider.optimizer),
             runtime: self.runtime.or(wider.runtime),
@@ -57,6 +62,7 @@ impl Request {
             replicas: self.replicas.or(wider.replicas),
             hosts: self.hosts.or(wider.hosts),
             strategy: self.strategy.or(wider.strategy),
+            zero: self.zero.or(wider.zero),
             interconnect: self.interconnect.or(wider.interconnect),
             recompute: self.recompute.or(wider.recompute),
             samples: self.samples.or(wider.samples),

@@ -29,6 +29,37 @@ impl Strategy {
     }
 }
 
+/// What of a replica's training state is sharded over all of them: stages of ZeRO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Zero {
+    /// Nothing: every replica holds all.
+    #[default]
+    None,
+    /// State of the optimizer.
+    Optimizer,
+    /// And gradients.
+    Gradients,
+    /// And parameters.
+    Parameters,
+}
+
+impl Zero {
+    /// All of them by their numbers.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("0", Self::None), ("1", Self::Optimizer), ("2", Self::Gradients), ("3", Self::Parameters)];
+
+    /// 0 to 3.
+    #[must_use]
+    pub fn stage(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Optimizer => 1,
+            Self::Gradients => 2,
+            Self::Parameters => 3,
+        }
+    }
+}
+
 /// Which activations are computed again in the backward pass instead of being kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recompute {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::device::Interconnect;
 use crate::options::target::{self as values, GpuName};
 use crate::runtime::{Attention, Runtime, Version};
-use crate::target::{Compute, Optimizer, Recompute, Request, Strategy};
+use crate::target::{Compute, Optimizer, Recompute, Request, Strategy, Zero};
 
 /// What the model runs on.
 #[derive(Debug, clap::Args)]
@@ -16,9 +16,14 @@ pub(in crate::cli) struct TargetArguments {
     #[arg(long = "gpu", value_name = "ID", value_delimiter = ',', value_parser = gpu)]
     pub(super) gpus: Vec<GpuName>,
 
-    /// Samples over all replicas, instead of --batch
+    /// Samples of a step over all replicas, instead of --batch
     #[arg(long, value_name = "N", value_parser = crate::options::batch, allow_negative_numbers = true)]
     global_batch: Option<u64>,
+
+    /// Micro-batches of --batch samples that a step of a replica sums up gradients over, with one exchange and one update
+    /// [default: 1]
+    #[arg(long, value_name = "K", value_parser = values::accumulate, allow_negative_numbers = true)]
+    accumulate: Option<u32>,
 
     /// Compute precision: fp32, tf32, fp16, bf16, amp, fp8 or int8 [default: what the file holds; tf32 where the runtime
     /// takes it]
@@ -50,6 +55,11 @@ pub(in crate::cli) struct TargetArguments {
     #[arg(long, value_name = "NAME", value_parser = values::strategy)]
     strategy: Option<Strategy>,
 
+    /// Stage of ZeRO, with --strategy ddp: what is sharded over the replicas, 1 state of the optimizer, 2 gradients too,
+    /// 3 parameters too [default: 0]
+    #[arg(long, value_name = "STAGE", value_parser = values::zero, allow_negative_numbers = true)]
+    zero: Option<Zero>,
+
     /// What joins the devices of a host, or hosts, as in nvlink3, pcie4 or infiniband-hdr [default: by board]
     #[arg(long, value_name = "ID", value_parser = values::interconnect)]
     interconnect: Option<&'static Interconnect>,
@@ -70,7 +80,7 @@ pub(in crate::cli) struct TargetArguments {
     #[arg(long, value_name = "USD", value_parser = values::amount, allow_negative_numbers = true)]
     price: Option<f64>,
 
-    /// Milliseconds that the input of a step takes to load
+    /// Milliseconds that the input of a batch takes to load
     #[arg(long, value_name = "MS", value_parser = values::amount, allow_negative_numbers = true)]
     input_ms: Option<f64>,
 
@@ -85,6 +95,7 @@ impl TargetArguments {
         Request {
             gpus: Vec::new(),
             global_batch: self.global_batch,
+            accumulate: self.accumulate,
             precision: self.precision,
             optimizer: self.optimizer,
             runtime: self.runtime,
@@ -92,6 +103,7 @@ impl TargetArguments {
             replicas: self.replicas,
             hosts: self.hosts,
             strategy: self.strategy,
+            zero: self.zero,
             interconnect: self.interconnect,
             recompute: self.recompute,
             samples: self.samples,

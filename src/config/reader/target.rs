@@ -12,6 +12,7 @@ use crate::target::choose;
 pub(super) const TARGET_KEYS: &[&str] = &[
     "gpu",
     "global-batch",
+    "accumulate",
     "precision",
     "optimizer",
     "runtime",
@@ -19,6 +20,7 @@ pub(super) const TARGET_KEYS: &[&str] = &[
     "replicas",
     "hosts",
     "strategy",
+    "zero",
     "interconnect",
     "recompute",
     "samples",
@@ -35,6 +37,7 @@ impl Reader {
         match key {
             "gpu" => settings.gpus = self.gpus(value)?,
             "global-batch" => request.global_batch = Some(number(value, crate::options::batch)?),
+            "accumulate" => request.accumulate = Some(number(value, values::accumulate)?),
             "precision" => request.precision = Some(word(value, values::precision)?),
             "optimizer" => request.optimizer = Some(word(value, values::optimizer)?),
             "runtime" => request.runtime = Some(word(value, values::runtime)?),
@@ -42,6 +45,7 @@ impl Reader {
             "replicas" => request.replicas = Some(number(value, values::replicas)?),
             "hosts" => request.hosts = Some(number(value, values::replicas)?),
             "strategy" => request.strategy = Some(word(value, values::strategy)?),
+            "zero" => request.zero = Some(number(value, values::zero)?),
             "interconnect" => request.interconnect = Some(word(value, values::interconnect)?),
             "recompute" => request.recompute = Some(word(value, values::recompute)?),
             "samples" => request.samples = Some(number(value, values::samples)?),
@@ -109,7 +113,7 @@ mod tests {
 
     use super::super::read;
     use crate::options::target::GpuName;
-    use crate::target::{Compute, Optimizer};
+    use crate::target::{Compute, Optimizer, Zero};
 
     fn bad(text: &str) -> String {
         read(Path::new("dlcost.toml"), text).unwrap_err().to_string()
@@ -118,7 +122,7 @@ mod tests {
     #[test]
     fn every_key_of_the_target_is_read() {
         let text = "[defaults]\ngpu = ['v100', 't4,l4']\nglobal-batch = 64\nprecision = 'amp'\noptimizer = 'adam'\n\
-            runtime = 'pytorch@2.1'\nattention = 'eager'\nreplicas = 8\nhosts = 2\nstrategy = 'ddp'\ninterconnect = 'pcie3'\n\
+            runtime = 'pytorch@2.1'\nattention = 'eager'\nreplicas = 8\nhosts = 2\nstrategy = 'ddp'\nzero = 1\naccumulate = 4\ninterconnect = 'pcie3'\n\
             recompute = 'sqrt'\nsamples = 1_000\nepochs = 3\nprice = 3.06\ninput-ms = 4\ninput-samples-per-s = 1e3\n";
         let defaults = read(Path::new("dlcost.toml"), text).unwrap().defaults;
         assert_eq!(defaults.gpus.len(), 3);
@@ -128,6 +132,7 @@ mod tests {
         assert_eq!((request.samples, request.epochs, request.price), (Some(1000), Some(3), Some(3.06)));
         assert_eq!((request.input_ms, request.input_samples_per_s), (Some(4.0), Some(1000.0)));
         assert_eq!((request.replicas, request.hosts, request.global_batch), (Some(8), Some(2), Some(64)));
+        assert_eq!((request.zero, request.accumulate), (Some(Zero::Optimizer), Some(4)));
     }
 
     #[test]

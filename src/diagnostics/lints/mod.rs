@@ -170,7 +170,7 @@ impl<'a> LintCx<'a> {
 
     /// Samples that all replicas of the target do in a second at a batch per replica.
     fn samples_per_s(&self, estimate: &Estimate, batch: u64) -> f64 {
-        1e3 * batch as f64 * f64::from(self.target.replicas) / step_ms(estimate)
+        1e3 * batch as f64 * self.target.micro_batches() as f64 / step_ms(estimate)
     }
 
     /// What the products of a layer are computed in; `None` where it has none, or quantised ones.

@@ -82,6 +82,9 @@ pub(super) fn pieces(target: &Target) -> Vec<Piece> {
     let alone = |text: &str| Piece { text: printable(text).into_owned(), belongs: false };
     let behind = |text: &str| Piece { belongs: true, ..alone(text) };
     let mut pieces: Vec<Piece> = target.strategy.as_deref().map(alone).into_iter().collect();
+    if let Some(stage) = target.zero.filter(|stage| *stage > 0) {
+        pieces.push(behind(&format!("with ZeRO {stage}")));
+    }
     if let Some(id) = target.interconnect.as_deref() {
         let name = find_interconnect(id).map_or(id, |interconnect| &interconnect.name);
         pieces.push(behind(&format!("over {name}")));
@@ -94,8 +97,14 @@ pub(super) fn pieces(target: &Target) -> Vec<Piece> {
     pieces.extend(target.precision.as_deref().map(behind));
     pieces.extend(target.optimizer.as_deref().filter(|name| *name != "none").map(alone));
     if let Some(batch) = target.batch {
+        let several = target.replicas.is_some_and(|replicas| replicas > 1);
+        let of = match target.accumulate.filter(|count| *count > 1) {
+            Some(count) if several => format!("{count} micro-batches of {batch} a replica"),
+            Some(count) => format!("{count} micro-batches of {batch}"),
+            None => format!("{batch} a replica"),
+        };
         pieces.push(alone(&match target.global_batch {
-            Some(global) if global != batch => format!("batch {global} ({batch} a replica)"),
+            Some(global) if global != batch => format!("batch {global} ({of})"),
             _ => format!("batch {batch}"),
         }));
     }

@@ -136,6 +136,9 @@ fn memory_line(memory: &MemoryBytes, model: &Model, style: Style) -> String {
         }
         None => {}
     }
+    if model.target.zero.is_some_and(|stage| stage > 0) {
+        pieces.push("gradients counted once, without a copy in another precision".to_owned());
+    }
     let ink = if memory.fits == Some(false) { Ink::Error } else { Ink::Strong };
     row("memory", &value, &pieces).replacen(&value, &style.paint(ink, &value), 1)
 }
@@ -166,6 +169,11 @@ fn replicas_line(replicas: &Replicas, model: &Model, style: Style) -> String {
         } else {
             format!("all-reduce {all}, of which {exposed} are not hidden")
         });
+    }
+    if let (Some(always), Some(time)) = (replicas.step_ms_exchanging_always, &model.time_ms) {
+        let once = duration(time.step.p50, style);
+        pieces
+            .push(format!("exchanged once a step: {once}, and {} after every backward pass", duration(always, style)));
     }
     if replicas.mirrored_loss_ms > 0.0 {
         pieces.push(format!("the mirrored loss costs {}", duration(replicas.mirrored_loss_ms, style)));
