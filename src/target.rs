@@ -1,6 +1,7 @@
 //! What a report holds for: device, runtime, precision, optimizer, replicas. A [`Request`] is what a user said; a
 //! [`Target`] is what is priced, with a value for everything.
 
+mod cards;
 mod choose;
 mod compute;
 mod optimizer;
@@ -17,6 +18,7 @@ use crate::passes::parameters::Kind;
 use crate::report::Assumption;
 use crate::runtime::{Attention, Runtime, Version};
 
+pub use cards::Cards;
 pub use choose::choose;
 pub use compute::Compute;
 pub use optimizer::{Optimizer, UpdateTraffic};
@@ -26,8 +28,10 @@ pub use strategy::{Recompute, Strategy, Zero};
 /// What is priced.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The device.
+    /// The device; of unequal cards the one that is looked at.
     pub device: Arc<Device>,
+    /// All cards of the run, where they are not equal.
+    pub cards: Cards,
     /// Whether the device's name left open which board is meant.
     pub uncertain: bool,
     /// Training or inference.
@@ -91,11 +95,8 @@ pub fn devices(request: &Request) -> Vec<ChosenGpu> {
         return request.gpus.clone();
     }
     let found = device::find(DEFAULT_GPU).ok();
-    let chosen = |found: device::Found<'static>| ChosenGpu {
-        device: Arc::new(found.device.clone()),
-        note: None,
-        uncertain: found.uncertain,
-    };
+    let chosen =
+        |found: device::Found<'static>| ChosenGpu { uncertain: found.uncertain, ..ChosenGpu::of(found.device.clone()) };
     found.map(chosen).into_iter().collect()
 }
 
@@ -111,7 +112,7 @@ impl Target {
         if request.gpus.is_empty() {
             assume("gpu", &device.id, "not given");
         } else if let Some(note) = &gpu.note {
-            assume("gpu", &device.id, note);
+            assume("gpu", &gpu.id(), note);
         }
         let (runtime, version) = request.runtime.unwrap_or_else(|| {
             let runtime = Runtime::of_producer(context.producer);
@@ -120,7 +121,8 @@ impl Target {
         });
         let training = context.mode == Mode::Train;
         let precision = request.precision.unwrap_or_else(|| {
-            let (precision, why) = default_precision(context.analysis, runtime, version, &device);
+            let with_tf32 = gpu.cards.iter().find(|card| card.tensor.tf32.is_some()).unwrap_or(&device);
+            let (precision, why) = default_precision(context.analysis, runtime, version, with_tf32);
             assume("precision", precision.name(), why);
             precision
         });
@@ -132,7 +134,9 @@ impl Target {
                 Optimizer::Sgd
             }
         };
-        let replicas = request.replicas.unwrap_or(1).max(1);
+        let replicas = if gpu.cards.is_empty() { request.replicas.unwrap_or(1).max(1) } else { gpu.cards.count() };
+        let unequal = gpu.cards.kinds().len() > 1;
+        let cards = if unequal { gpu.cards.clone() } else { Cards::default() };
         let zero = request.zero.filter(|_| training && replicas > 1).unwrap_or_default();
         let sharded = zero != Zero::None;
         let strategy = request.strategy.unwrap_or(if sharded { Strategy::Ddp } else { runtime.strategy });
@@ -144,11 +148,14 @@ impl Target {
         let interconnect = match inside {
             Some(interconnect) => interconnect,
             None => {
-                let interconnect = device::find_interconnect(&device.links.interconnect)
-                    .or_else(|_| device::find_interconnect("pcie3"))
-                    .ok()?;
+                let (interconnect, why) = if unequal {
+                    let slower = cards.iter().filter_map(|card| own_interconnect(card));
+                    (slower.min_by(|left, right| left.0.total_cmp(&right.0))?.1, "the slowest of the boards' own")
+                } else {
+                    (own_interconnect(&device)?.1, "the board's own")
+                };
                 if replicas > hosts {
-                    assume("interconnect", &interconnect.id, "the board's own");
+                    assume("interconnect", &interconnect.id, why);
                 }
                 interconnect
             }
@@ -157,7 +164,8 @@ impl Target {
             _ if hosts < 2 => None,
             Some(network) => Some(network),
             None => {
-                let network = device::find_interconnect(usual_network(&device)).ok()?;
+                let oldest = cards.iter().min_by_key(|card| card.board.year).unwrap_or(&device);
+                let network = device::find_interconnect(usual_network(oldest)).ok()?;
                 assume("interconnect", &network.id, "usual between hosts with this board");
                 Some(network)
             }
@@ -167,6 +175,7 @@ impl Target {
         }
         let target = Self {
             device,
+            cards,
             uncertain: gpu.uncertain,
             mode: context.mode,
             batch: context.batch,
@@ -202,6 +211,19 @@ impl Target {
         }
     }
 
+    /// Each kind of card, with how many there are of it.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<(u32, &Arc<Device>)> {
+        if self.cards.is_empty() { vec![(self.replicas, &self.device)] } else { self.cards.kinds() }
+    }
+
+    /// This target as each kind of card sees it.
+    #[must_use]
+    pub fn each(&self) -> Vec<Self> {
+        let on = |(_, device): (u32, &Arc<Device>)| Self { device: Arc::clone(device), ..self.clone() };
+        self.kinds().into_iter().map(on).collect()
+    }
+
     /// Batches of a step over all replicas.
     #[must_use]
     pub fn micro_batches(&self) -> u64 {
@@ -219,6 +241,13 @@ impl Target {
     pub fn shards(&self, what: Zero) -> u64 {
         if what != Zero::None && self.zero >= what { u64::from(self.replicas.max(1)) } else { 1 }
     }
+}
+
+/// What joins boards of a kind where nothing was said, with the rate of all its links.
+fn own_interconnect(device: &Device) -> Option<(f64, &'static Interconnect)> {
+    let own = device::find_interconnect(&device.links.interconnect);
+    let interconnect = own.or_else(|_| device::find_interconnect("pcie3")).ok()?;
+    Some((interconnect.gb_s * f64::from(device.links.count.max(1)), interconnect))
 }
 
 /// What joins hosts of a board's time in clouds.

@@ -6,7 +6,6 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use dlcost::device::{Device, find};
 use dlcost::engine::{CheckOptions, Mode};
@@ -36,7 +35,7 @@ fn device(name: &str) -> Device {
 }
 
 fn chosen(device: Device) -> ChosenGpu {
-    ChosenGpu { device: Arc::new(device), note: None, uncertain: false }
+    ChosenGpu::of(device)
 }
 
 fn memory(text: &str, options: &CheckOptions) -> MemoryBytes {

@@ -1,15 +1,17 @@
 //! Whole-program answers to CASES.md, group 6: replicas. Sparse gradients (94) have no option in this version:
 //! `docs/replicas.md` says by which formula they are worked out.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod support;
 
-use dlcost::device::find_interconnect;
+use std::sync::Arc;
+
+use dlcost::device::{Device, find, find_interconnect};
 use dlcost::engine::Mode;
 use dlcost::report::{Model, Replicas};
 use dlcost::runtime::Runtime;
-use dlcost::target::{Compute, Optimizer, Request, Strategy, Zero};
+use dlcost::target::{Cards, ChosenGpu, Compute, Optimizer, Request, Strategy, Zero};
 use support::{far_weight, gpu, opset, parameters, priced, step_ms};
 
 /// `layers` products of `tokens` rows with square weights.
@@ -119,6 +121,81 @@ fn a_network_between_hosts_costs_more_than_nvlink_inside() {
     assert!((on(1, 1) - 1.0).abs() < f64::EPSILON);
     assert!(eight > 0.8 && eight <= 1.0, "{eight}");
     assert!(sixteen < 0.9 && sixteen < eight, "{sixteen}");
+}
+
+/// A request for cards of one run.
+fn together(cards: &[Device]) -> Request {
+    let cards: Vec<Arc<Device>> = cards.iter().cloned().map(Arc::new).collect();
+    let chosen = ChosenGpu { cards: Cards::new(cards.clone()), ..ChosenGpu::of((*cards[0]).clone()) };
+    Request { gpus: vec![chosen], ..Request::default() }
+}
+
+fn card(id: &str) -> Device {
+    find(id).unwrap().device.clone()
+}
+
+/// Case 92: the slowest sets the pace and the smallest memory the batch, wherever it is named.
+#[test]
+fn unequal_cards_wait_for_the_slowest() {
+    let net = tower(12, 8192, 2048);
+    let alone = |id: &str| training(&net, Request { replicas: Some(2), ..gpu(id) });
+    let [large, small] = ["rtx-3090", "rtx-3060-12gb"].map(alone);
+    for pair in [["rtx-3090", "rtx-3060-12gb"], ["rtx-3060-12gb", "rtx-3090"]] {
+        let model = training(&net, together(&pair.map(card)));
+        assert_eq!((model.target.replicas, model.target.gpu.as_deref()), (Some(2), Some(&*pair.join("+"))));
+        assert!((step_ms(&model) - step_ms(&small)).abs() < 1e-9 && step_ms(&small) > step_ms(&large));
+        let [own, of_small] = [&model, &small].map(|model| model.memory_bytes.unwrap());
+        assert_eq!((own.capacity, own.parts()), (of_small.capacity, of_small.parts()));
+        let replicas = replicas(&model);
+        assert_eq!(replicas.bound, "slowest");
+        let [first, second] = replicas.devices.as_slice() else { panic!("{replicas:?}") };
+        assert_eq!([&*first.gpu, &*second.gpu], pair);
+        let (fast, slow) = if pair[0] == "rtx-3090" { (first, second) } else { (second, first) };
+        assert!(slow.wait_ms.abs() < 1e-12 && (fast.wait_ms + fast.step_ms - slow.step_ms).abs() < 1e-9);
+        // Nothing of the exchange is in it.
+        let time = model.time_ms.unwrap();
+        assert!((slow.step_ms + time.all_reduce_exposed - time.step.p50).abs() < 1e-9);
+    }
+}
+
+/// Case 92: where one card is three times as fast, 64 samples are 48 and 16.
+#[test]
+fn samples_are_split_by_rates() {
+    let mut fast = card("rtx-3090");
+    let mut slow = fast.clone();
+    slow.id = "slow".to_owned();
+    // Three times the arithmetic and bandwidth, of layers so large that launches do not count.
+    for rates in [&mut fast.plain, &mut fast.tensor] {
+        for rate in [&mut rates.fp32, &mut rates.tf32, &mut rates.fp16] {
+            *rate = rate.map(|rate| 3.0 * rate);
+        }
+    }
+    fast.memory.gb_s *= 3.0;
+    let weight = far_weight("float", 4, "W", &[8192, 8192]);
+    let net = opset(18, &format!("g (float[N, 2048, 8192] x) => (y) <{weight}> {{ y = MatMul (x, W) }}"));
+    let options = dlcost::engine::CheckOptions {
+        batch: Some(32),
+        request: Request { precision: Some(Compute::Fp32), ..together(&[fast, slow]) },
+        ..dlcost::engine::CheckOptions::default()
+    };
+    let model = support::text_with(&net, &options);
+    let shares: Vec<_> = replicas(&model).devices.iter().map(|device| device.share_of_batch.unwrap()).collect();
+    assert_eq!((shares.as_slice(), model.target.global_batch), ([48, 16].as_slice(), Some(64)));
+}
+
+/// Equal cards that are named one by one are replicas like any others, and the largest batch is that of the smallest card.
+#[test]
+fn cards_named_together_are_replicas() {
+    let net = mnist(64);
+    let four = training(&net, together(&["v100", "v100", "v100", "v100"].map(card)));
+    let plain = training(&net, Request { replicas: Some(4), ..gpu("v100") });
+    assert!((step_ms(&four) - step_ms(&plain)).abs() < 1e-12 && replicas(&four).devices.is_empty());
+    assert_eq!(four.target.gpu, plain.target.gpu);
+    let weight = far_weight("float", 4, "W", &[1024, 1024]);
+    let net = opset(18, &format!("g (float[N, 1024] x) => (y) <{weight}> {{ h = MatMul (x, W) y = MatMul (h, W) }}"));
+    let largest = |request| training(&net, request).memory_bytes.unwrap().largest_batch.unwrap();
+    let each = ["t4", "p100", "a100"].map(|id| largest(Request { replicas: Some(3), ..gpu(id) }));
+    assert_eq!(largest(together(&["t4", "p100", "a100"].map(card))), *each.iter().min().unwrap());
 }
 
 /// Case 93: with K micro-batches one exchange a step, where wrappers that are not told so have K of them.

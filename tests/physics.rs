@@ -10,7 +10,7 @@ use dlcost::device::{Device, catalogue, find};
 use dlcost::engine::{CheckOptions, Input, Mode, check};
 use dlcost::report::Model;
 use dlcost::runtime::{RUNTIMES, Runtime};
-use dlcost::target::{ChosenGpu, Compute, Optimizer, Recompute, Request, Strategy, Zero};
+use dlcost::target::{Cards, ChosenGpu, Compute, Optimizer, Recompute, Request, Strategy, Zero};
 
 fn models() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata");
@@ -22,7 +22,7 @@ fn models() -> Vec<PathBuf> {
 }
 
 fn chosen(device: Device) -> ChosenGpu {
-    ChosenGpu { device: Arc::new(device), note: None, uncertain: false }
+    ChosenGpu::of(device)
 }
 
 fn on(id: &str) -> Request {
@@ -244,6 +244,38 @@ fn accumulating_never_makes_samples_slower_nor_steps_shorter() {
                 }
                 last = (time.step.p50, each);
             }
+        }
+    }
+}
+
+#[test]
+fn unequal_cards_are_priced_soundly_and_never_beat_their_fastest() {
+    let kinds = ["p100", "t4", "rtx-3060-12gb", "a100"].map(|id| find(id).unwrap().device.clone());
+    let cards = Cards::new(kinds.iter().cloned().map(Arc::new).collect());
+    let all = ChosenGpu { cards, ..chosen(kinds[0].clone()) };
+    for path in models() {
+        for strategy in [Strategy::Ddp, Strategy::Mirrored] {
+            let request = |gpu: &ChosenGpu| Request {
+                gpus: vec![gpu.clone()],
+                replicas: Some(4),
+                strategy: Some(strategy),
+                interconnect: dlcost::device::find_interconnect("pcie3").ok(),
+                ..Request::default()
+            };
+            let model = run(&path, Mode::Train, Some(8), request(&all)).remove(0);
+            let what = format!("{} {strategy:?}", path.display());
+            assert_sound(&model, &what);
+            let Some(time) = model.time_ms else { continue };
+            let alone: Vec<Model> = kinds
+                .iter()
+                .map(|kind| run(&path, Mode::Train, Some(8), request(&chosen(kind.clone()))).remove(0))
+                .collect();
+            let fastest = alone.iter().map(|model| model.time_ms.unwrap().step.p50).fold(f64::INFINITY, f64::min);
+            assert!(time.step.p50 >= fastest * (1.0 - 1e-9), "{what}: {time:?} under {fastest}");
+            let devices = model.replicas.unwrap().devices;
+            assert!(devices.iter().all(|device| device.wait_ms >= 0.0), "{what}: {devices:?}");
+            let shares: u64 = devices.iter().filter_map(|device| device.share_of_batch).sum();
+            assert!(model.target.global_batch.is_none_or(|batch| batch == i128::from(shares)), "{what}: {devices:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dlcost::engine::{CheckOptions, Input, Mode, check};
 use dlcost::render::{Style, concise, human};
 use dlcost::report::{Model, Program, Report, SCHEMA, Summary};
-use dlcost::target::Request;
+use dlcost::target::{Cards, ChosenGpu, Request, Zero};
 
 /// Width of a line.
 const COLUMNS: usize = 100;
@@ -37,6 +37,15 @@ fn requests() -> Vec<Request> {
     let all = || GPUS.iter().flat_map(|id| support::gpu(id).gpus).collect::<Vec<_>>();
     let mut requests: Vec<Request> = GPUS.iter().map(|id| support::gpu(id)).collect();
     requests.push(Request { replicas: Some(8), samples: Some(1_281_167), epochs: Some(90), ..support::gpu("v100") });
+    requests.push(Request {
+        replicas: Some(8),
+        accumulate: Some(4),
+        zero: Some(Zero::Parameters),
+        ..support::gpu("v100")
+    });
+    let cards = all().into_iter().map(|gpu| gpu.device).collect();
+    let together = ChosenGpu { cards: Cards::new(cards), ..all().remove(0) };
+    requests.push(Request { gpus: vec![together], accumulate: Some(4), ..Request::default() });
     requests.push(Request { gpus: all().into_iter().take(2).collect(), ..Request::default() });
     requests.push(Request { gpus: all(), replicas: Some(16), hosts: Some(2), ..Request::default() });
     requests

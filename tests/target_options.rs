@@ -1,6 +1,6 @@
 //! Options that say what a model runs on: what each does to the report, and what is refused.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -61,11 +61,13 @@ fn why(model: &Value, key: &str) -> Option<String> {
 fn every_option_of_the_target_stands_in_the_report() {
     let model = model(
         "--gpu v100-sxm2-16gb --global-batch 64 --precision amp --optimizer adam --runtime pytorch@1.13 --attention eager \
-         --replicas 8 --hosts 2 --strategy ddp --interconnect pcie3 --recompute sqrt --input-ms 1 --input-samples-per-s 1e5",
+         --replicas 8 --hosts 2 --strategy ddp --zero 2 --accumulate 4 --interconnect pcie3 --recompute sqrt \
+         --input-ms 1 --input-samples-per-s 1e5",
     );
     let target = &model["target"];
     assert_eq!(target["gpu"], "v100-sxm2-16gb");
-    assert_eq!((&target["batch"], &target["global_batch"]), (&Value::from(8), &Value::from(64)));
+    assert_eq!((&target["batch"], &target["global_batch"]), (&Value::from(2), &Value::from(64)));
+    assert_eq!((&target["accumulate"], &target["zero"]), (&Value::from(4), &Value::from(2)));
     assert_eq!((&target["precision"], &target["optimizer"]), (&Value::from("amp"), &Value::from("adam")));
     assert_eq!(target["runtime"], "pytorch@1.13");
     assert_eq!((&target["replicas"], &target["hosts"]), (&Value::from(8), &Value::from(2)));
@@ -161,12 +163,78 @@ fn replicas_in_inference_are_copies() {
 }
 
 #[test]
+fn sharding_is_for_ddp_and_several_replicas() {
+    refused("--zero 2", "there is one; give replicas");
+    refused("--zero 2 --replicas 4 --strategy mirrored", "needs the strategy ddp, and it is mirrored");
+    refused("--zero 2 --replicas 4 --runtime tensorflow", "needs the strategy ddp, and it is mirrored");
+    refused("--zero 4 --replicas 4", "is not a stage of ZeRO");
+    let model = model("--zero 3 --replicas 4 --optimizer adam");
+    assert_eq!((&model["target"]["zero"], &model["target"]["strategy"]), (&Value::from(3), &Value::from("ddp")));
+    assert_eq!(why(&model, "strategy").as_deref(), Some("the one that shards"));
+}
+
+#[test]
+fn cards_of_one_run_are_joined_by_plus() {
+    let folder = folder();
+    folder.write("mine.toml", b"[device.mine]\nmemory = { gib = 6, gb_s = 200 }\nplain = { fp32 = 5 }\n");
+    let two = b"[device.a]\nmemory = { gib = 6, gb_s = 200 }\nplain = { fp32 = 5 }\n\
+                [device.b]\nmemory = { gib = 6, gb_s = 200 }\nplain = { fp32 = 5 }\n";
+    folder.write("two.toml", two);
+    let models = models(&folder, "--gpu 2*v100+mine.toml,t4 --batch 32 --samples 960 --price 1");
+    let [run, alone] = models.as_slice() else { panic!("{models:?}") };
+    assert_eq!((&run["target"]["gpu"], &alone["target"]["gpu"]), (&"2*v100-sxm2-16gb+mine".into(), &"t4".into()));
+    assert_eq!((&run["target"]["replicas"], &run["target"]["global_batch"]), (&Value::from(3), &Value::from(96)));
+    let devices = run["replicas"]["devices"].as_array().unwrap();
+    let ids: Vec<&str> = devices.iter().map(|device| device["gpu"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["v100-sxm2-16gb", "v100-sxm2-16gb", "mine"]);
+    let shares: u64 = devices.iter().map(|device| device["share_of_batch"].as_u64().unwrap()).sum();
+    assert_eq!((shares, &run["totals"]["steps"]), (96, &Value::from(10)));
+    assert!(run["memory_bytes"]["capacity"].as_u64().unwrap() <= 6 << 30);
+    assert!(why(run, "interconnect").unwrap().contains("slowest"));
+    assert_eq!(models_of_eight(&folder), 8);
+    for (arguments, because) in [
+        ("--gpu v100+t4 --replicas 3", "is 2 cards, one for each replica, and replicas is 3"),
+        ("--gpu v100+t4 --mode infer", "in inference each works alone"),
+        ("--gpu v100+t4,l4 --global-batch 64", "give the batch of a replica"),
+        ("--gpu v100+t4 --global-batch 63", "nearest: 62 or 64"),
+        ("--gpu v100+two.toml", "holds one device, not a, b"),
+        ("--gpu v100+", "a device is missing"),
+        ("--gpu v100+nothing", "no device is called 'nothing'"),
+    ] {
+        let (status, error) = outcome(&folder, arguments);
+        assert!(status == 2 && error.contains(because), "{arguments}: {error}");
+    }
+    folder.write("dlcost.toml", b"[defaults]\ngpu = '2*mine.toml + t4'\n");
+    assert_eq!(self::models(&folder, "")[0]["target"]["gpu"], "2*mine+t4");
+}
+
+/// Replicas of cards of one kind.
+fn models_of_eight(folder: &Folder) -> u64 {
+    let model = models(folder, "--gpu 8*v100").remove(0);
+    assert_eq!(
+        (&model["target"]["gpu"], &model["replicas"]["devices"]),
+        (&"v100-sxm2-16gb".into(), &Value::Array(Vec::new()))
+    );
+    model["target"]["replicas"].as_u64().unwrap()
+}
+
+#[test]
+fn listings_hold_each_kind_of_card() {
+    let output = folder().run(&["check", "net.onnxtxt", "--emit", "memory", "--gpu", "2*v100+t4"]);
+    let listing = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(listing.lines().filter(|line| line.starts_with("# ")).count(), 2, "{listing}");
+    assert!(listing.contains("# v100-sxm2-16gb, ") && listing.contains("# t4, "), "{listing}");
+}
+
+#[test]
 fn numbers_out_of_range_are_refused() {
     for arguments in [
         "--replicas 0",
         "--replicas -1",
         "--replicas 1.5",
         "--hosts 0",
+        "--accumulate 0",
+        "--gpu 0*t4+l4",
         "--samples 0",
         "--samples 10 --epochs 0",
         "--samples 10 --price -1",
@@ -218,6 +286,8 @@ fn what_only_serves_is_not_trained_with() {
 fn what_would_do_nothing_is_refused() {
     refused("--mode infer --optimizer adam", "nothing to update");
     refused("--mode infer --recompute sqrt", "the mode is infer");
+    refused("--mode infer --accumulate 2", "the mode is infer");
+    refused("--mode infer --replicas 2 --zero 1", "the mode is infer");
     refused("--price 3", "samples");
     refused("--epochs 3", "samples");
     assert_eq!(outcome(&folder(), "--mode infer --optimizer none --recompute none").0, 0);
@@ -266,6 +336,8 @@ fn waiting_for_input_is_a_part_of_the_step() {
     assert!((step(&slow) - 1000.0).abs() < 1e-3 && slow["time_ms"]["input_wait"].as_f64().unwrap() > 0.0);
     let rate = model("--batch 32 --replicas 2 --input-samples-per-s 64");
     assert!((step(&rate) - 1000.0).abs() < 1e-3);
+    let summed = model("--batch 32 --replicas 2 --accumulate 4 --input-samples-per-s 64");
+    assert!((step(&summed) - 4000.0).abs() < 1e-3);
     assert_eq!(model("--batch 32 --input-ms 0")["time_ms"]["input_wait"], 0.0);
 }
 

@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::device::Device;
 use crate::engine::{CheckOptions, LevelRule, Mode};
-use crate::target::{Optimizer, Recompute, Request, Strategy, Zero, choose};
+use crate::target::{ChosenGpu, Optimizer, Recompute, Request, Strategy, Zero, choose};
 
 impl Settings {
     /// These settings as options of the engine; `own` are devices of the configuration.
@@ -12,12 +12,15 @@ impl Settings {
     /// Settings contradict each other, or a device is not known.
     pub fn into_options(self, levels: Vec<LevelRule>, own: &[Device]) -> Result<CheckOptions, String> {
         let mode = mode(&self)?;
-        let batch = batch(&self, mode)?;
-        hosts(&self.request)?;
-        if mode == Mode::Train {
-            zero(&self.request)?;
-        }
         let gpus = choose(&self.gpus, own)?;
+        let replicas = replicas(&self.request, &gpus, mode)?;
+        let batch = batch(&self, &replicas, mode)?;
+        for &replicas in &replicas {
+            hosts(&self.request, replicas)?;
+            if mode == Mode::Train {
+                zero(&self.request, replicas)?;
+            }
+        }
         Ok(CheckOptions {
             mode,
             mode_is_assumed: self.mode.is_none(),
@@ -87,10 +90,46 @@ fn mode(settings: &Settings) -> Result<Mode, String> {
     }
 }
 
+/// How many replicas there are, with each device that has another number of them: cards that are named together say it.
+fn replicas(request: &Request, gpus: &[ChosenGpu], mode: Mode) -> Result<Vec<u32>, String> {
+    let given = request.replicas.unwrap_or(1).max(1);
+    let mut counts = Vec::new();
+    for gpu in gpus {
+        let count = if gpu.cards.is_empty() { given } else { gpu.cards.count() };
+        let cards = if count == 1 { "1 card".to_owned() } else { format!("{count} cards") };
+        if request.replicas.is_some_and(|replicas| replicas != count) {
+            return Err(format!(
+                "{} is {cards}, one for each replica, and replicas is {given}; leave it out",
+                gpu.id()
+            ));
+        }
+        if mode == Mode::Infer && gpu.cards.kinds().len() > 1 {
+            return Err(format!(
+                "{} is {cards} that train together; in inference each works alone: give them with commas",
+                gpu.id()
+            ));
+        }
+        counts.push(count);
+    }
+    if counts.is_empty() {
+        counts.push(given);
+    }
+    counts.sort_unstable();
+    counts.dedup();
+    Ok(counts)
+}
+
 /// Samples of a micro-batch of a replica, by either way of saying it.
-fn batch(settings: &Settings, mode: Mode) -> Result<Option<u64>, String> {
+fn batch(settings: &Settings, replicas: &[u32], mode: Mode) -> Result<Option<u64>, String> {
     let Some(global) = settings.request.global_batch else { return Ok(settings.batch) };
-    let replicas = u64::from(settings.request.replicas.unwrap_or(1).max(1));
+    let &[replicas] = replicas else {
+        let list: Vec<String> = replicas.iter().map(u32::to_string).collect();
+        let list = list.join(" and ");
+        return Err(format!(
+            "devices with {list} replicas share a global batch differently; give the batch of a replica"
+        ));
+    };
+    let replicas = u64::from(replicas);
     let accumulated = settings.request.accumulate.filter(|_| mode == Mode::Train).map_or(1, u64::from).max(1);
     let parts = replicas.saturating_mul(accumulated);
     let noun = if replicas == 1 { "replica" } else { "replicas" };
@@ -116,22 +155,22 @@ fn batch(settings: &Settings, mode: Mode) -> Result<Option<u64>, String> {
 }
 
 /// Stages of ZeRO are of data parallelism as PyTorch has it, and shard over several replicas.
-fn zero(request: &Request) -> Result<(), String> {
+fn zero(request: &Request, replicas: u32) -> Result<(), String> {
     let Some(zero) = request.zero.filter(|zero| *zero != Zero::None) else { return Ok(()) };
     let stage = zero.stage();
     let strategy = request.strategy.or(request.runtime.map(|(runtime, _)| runtime.strategy));
     if let Some(other) = strategy.filter(|strategy| *strategy != Strategy::Ddp) {
         return Err(format!("zero {stage} needs the strategy ddp, and it is {}", other.name()));
     }
-    if request.replicas.unwrap_or(1) < 2 {
+    if replicas < 2 {
         return Err(format!("zero {stage} shards over replicas, and there is one; give replicas"));
     }
     Ok(())
 }
 
 /// Replicas are spread evenly over hosts.
-fn hosts(request: &Request) -> Result<(), String> {
-    let (replicas, hosts) = (request.replicas.unwrap_or(1).max(1), request.hosts.unwrap_or(1).max(1));
+fn hosts(request: &Request, replicas: u32) -> Result<(), String> {
+    let hosts = request.hosts.unwrap_or(1).max(1);
     if hosts > replicas {
         return Err(format!(
             "{hosts} hosts need at least as many replicas, and there {} {replicas}",

@@ -18,19 +18,44 @@ pub enum GpuName {
     Id(String),
     /// A file of devices, all of which are meant.
     File(PathBuf),
+    /// Cards on which the replicas of one run sit, with how many of each.
+    Together(Vec<(u32, GpuName)>),
 }
 
-/// Parses one value of `--gpu`; files are looked up in `folder`.
+/// Most cards that are named together.
+const MOST_CARDS: u32 = 1024;
+
+/// Parses one value of `--gpu`; files are looked up in `folder`. Cards of one run are joined by plus, with a number and a
+/// star in front of those that are there several times: `2*rtx-3090+card.toml`.
 ///
 /// # Errors
-/// The text is empty.
+/// A name is empty, or a number is none.
 pub fn gpu(text: &str, folder: &Path) -> Result<GpuName, String> {
+    // A file may have such a name.
+    if !text.contains(['+', '*']) || is_file_of_devices(text) && folder.join(text.trim()).exists() {
+        return one_gpu(text, folder);
+    }
+    let mut left = MOST_CARDS;
+    let card = |part: &str| {
+        let (count, name) = part.split_once('*').unwrap_or(("1", part));
+        let refusal = || format!("'{}' is not a number of cards from 1 to {MOST_CARDS}", count.trim());
+        let count = count.trim().parse().ok().filter(|count| (1..=left).contains(count)).ok_or_else(refusal)?;
+        left -= count;
+        Ok((count, one_gpu(name, folder)?))
+    };
+    Ok(GpuName::Together(text.split('+').map(card).collect::<Result<_, String>>()?))
+}
+
+fn one_gpu(text: &str, folder: &Path) -> Result<GpuName, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("a device is missing; `dlcost devices` lists them".to_owned());
     }
-    let is_file = Path::new(text).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
-    Ok(if is_file { GpuName::File(folder.join(text)) } else { GpuName::Id(text.to_owned()) })
+    Ok(if is_file_of_devices(text) { GpuName::File(folder.join(text)) } else { GpuName::Id(text.to_owned()) })
+}
+
+fn is_file_of_devices(text: &str) -> bool {
+    Path::new(text.trim()).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
 /// Parses the value of `--precision`.
@@ -222,5 +247,23 @@ mod tests {
         assert_eq!(gpu(" v100 ", Path::new("here")), Ok(GpuName::Id("v100".to_owned())));
         assert_eq!(gpu("card.TOML", Path::new("here")), Ok(GpuName::File(PathBuf::from("here/card.TOML"))));
         assert!(gpu("", Path::new("")).is_err());
+    }
+
+    #[test]
+    fn cards_are_joined_by_plus() {
+        let id = |id: &str| GpuName::Id(id.to_owned());
+        let file = GpuName::File(PathBuf::from("here/card.toml"));
+        let three = GpuName::Together(vec![(2, id("rtx-3090")), (1, file)]);
+        assert_eq!(gpu("2*rtx-3090 + card.toml", Path::new("here")), Ok(three));
+        assert_eq!(gpu("8*v100", Path::new("")), Ok(GpuName::Together(vec![(8, id("v100"))])));
+        for wrong in ["v100+", "+v100", "2*", "v100++t4"] {
+            assert!(gpu(wrong, Path::new("")).unwrap_err().contains("a device is missing"), "{wrong}");
+        }
+        for wrong in ["0*v100", "x*v100", "*v100", "-1*v100", "1000*v100+25*t4", "99999999999*v100"] {
+            assert!(gpu(wrong, Path::new("")).unwrap_err().contains("is not a number of cards"), "{wrong}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a+b.toml"), "").unwrap();
+        assert_eq!(gpu("a+b.toml", folder.path()), Ok(GpuName::File(folder.path().join("a+b.toml"))));
     }
 }

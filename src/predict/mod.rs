@@ -1,6 +1,7 @@
 //! Predictions: what kernels take on a device, and what a whole network takes in time and memory. Training of
 //! predictors is in `xtask`; this folder only evaluates.
 
+pub mod cards;
 pub mod largest_batch;
 pub mod memory;
 pub mod network;

@@ -2,11 +2,14 @@
 //! numbers that people decide by.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::cards::{CardEstimate, together};
 use super::memory::{self, Memory};
 use super::replicas::{self, Exchange, Windows};
 use super::{Bound, roofline};
 use crate::analysis::{Analysis, Figures};
+use crate::device::Device;
 use crate::engine::Mode;
 use crate::passes::lower::{Lowering, Schedule, lower};
 use crate::passes::sizes::Sizes;
@@ -25,8 +28,14 @@ pub struct Estimate {
     pub memory: Memory,
     /// What replicas cost.
     pub exchange: Exchange,
-    /// Throughput over that of one replica with the same batch per replica.
+    /// Throughput over that of one replica with the same batch per replica; of unequal cards the fastest.
     pub speedup: f64,
+    /// What each of several unequal cards takes; none where all are equal.
+    pub cards: Vec<CardEstimate>,
+    /// The one among them that all wait for: times are its own.
+    pub slowest: Option<Arc<Device>>,
+    /// The one that is smallest for what it needs: memory is its own.
+    pub tightest: Option<Arc<Device>>,
     /// Layers whose kernels are not known: the time is a lower bound where there are any.
     pub unknown: usize,
 }
@@ -53,9 +62,28 @@ pub struct LayerEstimate {
 /// Ends of the interval as multiples of the middle where the name of the device leaves open which board is meant.
 const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
 
+impl Estimate {
+    /// The device whose memory it is.
+    #[must_use]
+    pub fn memory_device<'e>(&'e self, target: &'e Target) -> &'e Device {
+        self.tightest.as_ref().unwrap_or(&target.device)
+    }
+}
+
 /// Predicts time and memory; `None` where a size that they depend on is not known.
 #[must_use]
 pub fn estimate(
+    analysis: &Analysis,
+    figures: &Figures,
+    values: &BTreeMap<String, i128>,
+    target: &Target,
+) -> Option<Estimate> {
+    let on = |target: &Target| estimate_one(analysis, figures, values, target);
+    if target.cards.is_empty() { on(target) } else { together(target, on) }
+}
+
+/// The same on the target's one device.
+fn estimate_one(
     analysis: &Analysis,
     figures: &Figures,
     values: &BTreeMap<String, i128>,

@@ -155,7 +155,12 @@ impl Link {
     #[must_use]
     pub fn of(target: &Target) -> Self {
         let per_host = target.replicas / target.hosts.max(1);
-        let inside = Self::inside(&target.device, target.interconnect, per_host, target.replicas);
+        let inside = target
+            .kinds()
+            .into_iter()
+            .map(|(_, device)| Self::inside(device, target.interconnect, per_host, target.replicas))
+            .reduce(|slowest, link| if link.gb_s < slowest.gb_s { link } else { slowest })
+            .unwrap_or_else(|| Self::inside(&target.device, target.interconnect, per_host, target.replicas));
         match target.network.filter(|_| target.hosts > 1) {
             None => inside,
             Some(network) => {

@@ -99,6 +99,7 @@ fn good() -> Model {
             mirrored_loss_ms: 3.1,
             step_ms_exchanging_always: None,
             bound: "interconnect".to_owned(),
+            devices: Vec::new(),
         }),
         totals: Some(Totals {
             steps: 450_000,

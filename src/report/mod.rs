@@ -230,7 +230,7 @@ pub struct MemoryBytes {
     pub kv_cache: u64,
     /// What the process holds before the first tensor: context and code of libraries.
     pub framework: u64,
-    /// What the device has.
+    /// What the device has; of unequal cards the one that is smallest for what it needs.
     pub capacity: u64,
     /// `true` where the upper end fits, `false` where the lower end does not; `null` where it depends on what the
     /// interval stands for.
@@ -260,7 +260,7 @@ impl MemoryBytes {
 /// What replicas gain and cost.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Replicas {
-    /// Throughput over that of one replica with the same batch per replica.
+    /// Throughput over that of one replica with the same batch per replica; of unequal cards the fastest.
     pub speedup: f64,
     /// `speedup` by the number of replicas.
     pub efficiency: f64,
@@ -271,8 +271,25 @@ pub struct Replicas {
     /// The step if every backward pass ended with an exchange, as wrappers do that are not told otherwise; `null` with one
     /// micro-batch, and where it does.
     pub step_ms_exchanging_always: Option<f64>,
-    /// What bounds the speedup: `none`, `compute`, `interconnect`, `latency`, `host` or `input`.
+    /// What bounds the speedup: `none`, `compute`, `interconnect`, `latency`, `host`, `input`, or `slowest` where unequal
+    /// cards wait for the slowest of them.
     pub bound: String,
+    /// Unequal cards, one by one; none where all are equal.
+    pub devices: Vec<Replica>,
+}
+
+/// One of several unequal cards.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Replica {
+    /// Device id.
+    pub gpu: String,
+    /// What the card takes for its part of a step, without exchange.
+    pub step_ms: f64,
+    /// What it waits for the slowest of the cards.
+    pub wait_ms: f64,
+    /// Samples of the global batch that it would take for all cards to end at once, by their rates; `null` when the model
+    /// has no batch. Gradients must then be weighted by samples.
+    pub share_of_batch: Option<u64>,
 }
 
 /// Totals over `--samples` and `--epochs`. Energy and money are estimates.
@@ -325,7 +342,7 @@ pub struct Producer {
 /// What the figures hold for.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Target {
-    /// Device id.
+    /// Device id; those of unequal cards are joined: `2*rtx-3090+rtx-3060`.
     pub gpu: Option<String>,
     /// Device name.
     pub gpu_name: Option<String>,

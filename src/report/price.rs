@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, stages};
+use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Throughput, stages};
 use crate::analysis::{Analysis, Figures};
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
 use crate::diagnostics::{Diagnostic, Level};
 use crate::engine::{CheckOptions, Checked, Mode};
 use crate::ir::element_type::ElementType;
+use crate::predict::cards::{CardEstimate, shares};
 use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate, schedule};
 use crate::predict::roofline;
@@ -55,7 +56,7 @@ impl Pricing<'_> {
 
     /// Fills in what holds for a device, and gives what there is to say about it.
     pub(super) fn price(&self, gpu: &ChosenGpu, model: &mut Model) -> Vec<Diagnostic> {
-        let Some((target, assumptions)) = self.target(gpu) else { return Vec::new() };
+        let Some((mut target, assumptions)) = self.target(gpu) else { return Vec::new() };
         model.assumptions.extend(assumptions);
         describe(&target, model);
         // A graph whose shapes do not fit does not run: what is left of it has no price.
@@ -66,6 +67,8 @@ impl Pricing<'_> {
         let Some(estimate) = estimate(self.analysis, self.figures, self.values, &target) else {
             return Vec::new();
         };
+        // What there is to say of unequal cards is said of the one that all wait for.
+        target.device = estimate.slowest.clone().unwrap_or(target.device);
         fill(&estimate, &target, model);
         if let Some(throughput) = &mut model.throughput {
             throughput.tokens_per_s = self
@@ -74,10 +77,12 @@ impl Pricing<'_> {
         }
         if let Some(memory) = &mut model.memory_bytes {
             let free = self.checked.with_free_batch(self.options);
-            memory.largest_batch = free.and_then(|free| largest_batch(free, self.values, &target));
+            let each = target.each();
+            let largest = |free| each.iter().filter_map(|target| largest_batch(free, self.values, target)).min();
+            memory.largest_batch = free.and_then(largest);
         }
         model.bounds = Bounds::of(&model.layers);
-        model.totals = totals(&self.options.request, &target, &estimate.time);
+        model.totals = totals(&self.options.request, &target, &estimate);
         lint(&LintCx {
             checked: self.checked,
             options: self.options,
@@ -95,8 +100,9 @@ impl Pricing<'_> {
 fn describe(target: &Target, model: &mut Model) {
     let several = target.replicas > 1;
     let shown = &mut model.target;
-    shown.gpu = Some(target.device.id.clone());
-    shown.gpu_name = Some(target.device.name.clone());
+    let cards = &target.cards;
+    shown.gpu = Some(if cards.is_empty() { target.device.id.clone() } else { cards.id() });
+    shown.gpu_name = Some(if cards.is_empty() { target.device.name.clone() } else { cards.name() });
     shown.global_batch = target.global_batch().map(i128::from);
     shown.accumulate = Some(target.accumulate);
     shown.precision = Some(target.precision.name().to_owned());
@@ -118,7 +124,7 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
     let [p10, p90] = memory.ends();
     let peak = memory.peak();
     let interval = ByteInterval { p10, p50: peak, p90 };
-    let capacity = target.device.memory.visible_bytes() as u64;
+    let capacity = estimate.memory_device(target).memory.visible_bytes() as u64;
     model.memory_bytes = Some(MemoryBytes {
         peak: interval,
         peak_allocated: memory.allocated(),
@@ -153,6 +159,7 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
             mirrored_loss_ms: exchange.mirrored_loss_ms,
             step_ms_exchanging_always: exchanging_always(estimate, target),
             bound: if waits { "input" } else { exchange.bound }.to_owned(),
+            devices: unequal(estimate, target),
         });
     }
     let training = target.mode == Mode::Train;
@@ -172,6 +179,21 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         layer.model = Some(roofline::MODEL.to_owned());
         layer.in_domain = None;
     }
+}
+
+/// Unequal cards one by one, with what evens them out.
+fn unequal(estimate: &Estimate, target: &Target) -> Vec<Replica> {
+    let cards = &estimate.cards;
+    let slowest = cards.iter().map(|card| card.compute_ms).fold(0.0, f64::max);
+    let rates: Vec<f64> = cards.iter().map(|card| 1.0 / card.compute_ms).collect();
+    let shares = target.global_batch().map(|batch| shares(batch, &rates));
+    let of = |(index, card): (usize, &CardEstimate)| Replica {
+        gpu: card.device.id.clone(),
+        step_ms: card.compute_ms,
+        wait_ms: slowest - card.compute_ms,
+        share_of_batch: shares.as_ref().and_then(|shares| shares.get(index).copied()),
+    };
+    cards.iter().enumerate().map(of).collect()
 }
 
 /// The step if every micro-batch ended with an exchange of its own.
@@ -207,6 +229,7 @@ fn for_each_gpu(
     let assumed = assume(&analysis.bound, options.mode);
     let figures = analysis.at(&assumed.values);
     let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
-    let of = |gpu: &ChosenGpu| pricing.target(gpu).and_then(|(target, _)| text(&pricing, &target));
-    devices(&options.request).iter().filter_map(of).collect::<Vec<_>>().join("\n")
+    let targets = |gpu: &ChosenGpu| pricing.target(gpu).map_or_else(Vec::new, |(target, _)| target.each());
+    let of = |target: Target| text(&pricing, &target);
+    devices(&options.request).iter().flat_map(targets).filter_map(of).collect::<Vec<_>>().join("\n")
 }

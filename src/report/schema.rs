@@ -137,6 +137,16 @@ const MORE: &[(&str, &str)] = &[
          two of them. Memory is not proportional to the batch: parameters, state and framework do not grow with it.",
     ),
     (
+        "models.replicas.devices",
+        "With cards joined by plus in --gpu, where they are not equal. A step takes as long as the slowest of them and the \
+         exchange; times and layers are its own, memory_bytes that of the card that is smallest for what it needs.",
+    ),
+    (
+        "models.replicas.step_ms_exchanging_always",
+        "With --accumulate K, K times the exchange instead of one. Wrappers do so unless the forward and backward passes of \
+         all micro-batches but the last run under what PyTorch calls no_sync.",
+    ),
+    (
         "models.diagnostics",
         "Gravest first. A root cause is reported once; what only follows from it is not repeated. 'dlcost explain CODE' \
          has a page on each code.",

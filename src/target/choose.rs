@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ChosenGpu;
+use super::{Cards, ChosenGpu};
 use crate::device::{self, Device};
 use crate::options::target::GpuName;
 
@@ -13,18 +13,8 @@ use crate::options::target::GpuName;
 pub fn choose(names: &[GpuName], own: &[Device]) -> Result<Vec<ChosenGpu>, String> {
     let mut chosen: Vec<ChosenGpu> = Vec::new();
     for name in names {
-        let found = match name {
-            GpuName::File(path) => {
-                let devices = device::load_user(path).map_err(|error| error.to_string())?;
-                devices.into_iter().map(of_user).collect()
-            }
-            GpuName::Id(id) => match own.iter().find(|device| device.id.eq_ignore_ascii_case(id)) {
-                Some(device) => vec![of_user(device.clone())],
-                None => vec![of_catalogue(id)?],
-            },
-        };
-        for gpu in found {
-            if !chosen.iter().any(|known| known.device.id == gpu.device.id) {
+        for gpu in find(name, own)? {
+            if !chosen.iter().any(|known| known.id() == gpu.id()) {
                 chosen.push(gpu);
             }
         }
@@ -32,16 +22,50 @@ pub fn choose(names: &[GpuName], own: &[Device]) -> Result<Vec<ChosenGpu>, Strin
     Ok(chosen)
 }
 
+/// What a name means: several devices where it is a file of them.
+fn find(name: &GpuName, own: &[Device]) -> Result<Vec<ChosenGpu>, String> {
+    Ok(match name {
+        GpuName::File(path) => {
+            let devices = device::load_user(path).map_err(|error| error.to_string())?;
+            devices.into_iter().map(of_user).collect()
+        }
+        GpuName::Id(id) => match own.iter().find(|device| device.id.eq_ignore_ascii_case(id)) {
+            Some(device) => vec![of_user(device.clone())],
+            None => vec![of_catalogue(id)?],
+        },
+        GpuName::Together(names) => vec![together(names, own)?],
+    })
+}
+
+/// Cards of one run, each of which has to be one device.
+fn together(names: &[(u32, GpuName)], own: &[Device]) -> Result<ChosenGpu, String> {
+    let (mut cards, mut notes, mut uncertain) = (Vec::new(), Vec::new(), false);
+    for (count, name) in names {
+        let found = find(name, own)?;
+        let [gpu] = found.as_slice() else {
+            let ids: Vec<&str> = found.iter().map(|gpu| &*gpu.device.id).collect();
+            return Err(format!("a file among cards that are named together holds one device, not {}", ids.join(", ")));
+        };
+        cards.extend((0..*count).map(|_| Arc::clone(&gpu.device)));
+        notes.extend(gpu.note.clone());
+        uncertain |= gpu.uncertain;
+    }
+    notes.dedup();
+    let first = cards.first().ok_or("a device is missing; `dlcost devices` lists them")?;
+    let note = (!notes.is_empty()).then(|| notes.join("; "));
+    Ok(ChosenGpu { device: Arc::clone(first), note, uncertain, cards: Cards::new(cards) })
+}
+
 fn of_catalogue(id: &str) -> Result<ChosenGpu, String> {
     let found = device::find(id).map_err(|error| error.to_string())?;
-    Ok(ChosenGpu { device: Arc::new(found.device.clone()), note: found.note(), uncertain: found.uncertain })
+    Ok(ChosenGpu { note: found.note(), uncertain: found.uncertain, ..ChosenGpu::of(found.device.clone()) })
 }
 
 /// Figures that a user left out are assumed, which makes whatever is predicted with them less certain.
 fn of_user(device: Device) -> ChosenGpu {
     let assumed = device.assumed.join(", ");
     let note = (!assumed.is_empty()).then(|| format!("its file does not give {assumed}, which are assumed"));
-    ChosenGpu { uncertain: note.is_some(), note, device: Arc::new(device) }
+    ChosenGpu { uncertain: note.is_some(), note, ..ChosenGpu::of(device) }
 }
 
 #[cfg(test)]
@@ -59,6 +83,18 @@ mod tests {
     fn a_device_is_taken_once_however_it_is_called() {
         assert_eq!(ids(&["v100", "t4", "V100-SXM2-16GB"]).unwrap(), ["v100-sxm2-16gb", "t4"]);
         assert!(ids(&["4070-ti-supr"]).unwrap_err().contains("nearest: "));
+    }
+
+    #[test]
+    fn cards_of_one_run_are_one_choice() {
+        let card = |count, id: &str| (count, GpuName::Id(id.to_owned()));
+        let run = |names: &[(u32, GpuName)]| choose(&[GpuName::Together(names.to_vec())], &[]);
+        let chosen = run(&[card(1, "rtx-3060-12gb"), card(2, "rtx-3090"), card(1, "RTX-3060-12GB")]).unwrap();
+        assert_eq!(chosen.len(), 1);
+        assert_eq!((chosen[0].id().as_str(), chosen[0].cards.count()), ("2*rtx-3060-12gb+2*rtx-3090", 4));
+        assert!(run(&[card(1, "rtx-3090"), card(1, "rtx-3061")]).unwrap_err().contains("nearest: "));
+        let aliases = run(&[card(1, "v100"), card(1, "a100")]).unwrap();
+        assert!(aliases[0].uncertain && aliases[0].note.as_ref().unwrap().contains("; "));
     }
 
     #[test]

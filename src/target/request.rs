@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Compute, Optimizer, Recompute, Strategy, Zero};
+use super::{Cards, Compute, Optimizer, Recompute, Strategy, Zero};
 use crate::device::{Device, Interconnect};
 use crate::runtime::{Attention, Runtime, Version};
 
@@ -83,4 +83,20 @@ pub struct ChosenGpu {
     pub note: Option<String>,
     /// Whether the name leaves open which board is meant: intervals are wider then.
     pub uncertain: bool,
+    /// All cards of the run, where they were named together; `device` is the first of them.
+    pub cards: Cards,
+}
+
+impl ChosenGpu {
+    /// A device that is named alone and in full.
+    #[must_use]
+    pub fn of(device: Device) -> Self {
+        Self { device: Arc::new(device), note: None, uncertain: false, cards: Cards::default() }
+    }
+
+    /// Its id, or that of all cards.
+    #[must_use]
+    pub fn id(&self) -> String {
+        if self.cards.is_empty() { self.device.id.clone() } else { self.cards.id() }
+    }
 }

@@ -6,7 +6,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 
 use dlcost::device::find;
 use dlcost::diagnostics::Level;
@@ -32,8 +31,7 @@ pub(crate) fn inference() -> CheckOptions {
 
 /// A request for one device of the catalogue.
 pub(crate) fn gpu(id: &str) -> Request {
-    let device = Arc::new(find(id).unwrap().device.clone());
-    Request { gpus: vec![ChosenGpu { device, note: None, uncertain: false }], ..Request::default() }
+    Request { gpus: vec![ChosenGpu::of(find(id).unwrap().device.clone())], ..Request::default() }
 }
 
 /// Checks ONNX text on a target.

@@ -11,7 +11,8 @@ use crate::target::{Compute, Optimizer, Recompute, Request, Strategy, Zero};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Target")]
 pub(in crate::cli) struct TargetArguments {
-    /// Devices by id or short name (v100,t4), or a file of devices (card.toml); each is reported (repeatable)
+    /// Devices by id or short name (v100,t4), or a file of devices (card.toml); each is reported (repeatable). Cards joined
+    /// by plus, as in 2*rtx-3090+rtx-3060, are the replicas of one run
     /// [default: a100-sxm4-40gb]
     #[arg(long = "gpu", value_name = "ID", value_delimiter = ',', value_parser = gpu)]
     pub(super) gpus: Vec<GpuName>,
@@ -43,7 +44,7 @@ pub(in crate::cli) struct TargetArguments {
     #[arg(long, value_name = "HOW", value_parser = values::attention)]
     attention: Option<Attention>,
 
-    /// Devices that work on it, each with a copy of the model [default: 1]
+    /// Devices that work on it, each with a copy of the model [default: 1, or the cards of --gpu]
     #[arg(long, value_name = "N", value_parser = values::replicas, allow_negative_numbers = true)]
     replicas: Option<u32>,
 

@@ -30,7 +30,7 @@ use crate::ir::graph::Node;
 use crate::predict::Bound;
 use crate::predict::network::{Estimate, LayerEstimate, estimate};
 use crate::report::Model;
-use crate::target::{Compute, Target};
+use crate::target::{Cards, Compute, Target};
 
 /// What lints look at.
 #[derive(Clone, Copy)]
@@ -165,7 +165,7 @@ impl<'a> LintCx<'a> {
 
     /// Whether a memory's upper end fits the target's device.
     fn fits(&self, estimate: &Estimate) -> bool {
-        upper_end(estimate) as f64 <= self.target.device.memory.visible_bytes()
+        upper_end(estimate) as f64 <= estimate.memory_device(self.target).memory.visible_bytes()
     }
 
     /// Samples that all replicas of the target do in a second at a batch per replica.
@@ -220,6 +220,7 @@ fn share(part: f64, whole: f64) -> f64 {
 /// The same target on another device.
 fn on_device(target: &mut Target, device: &crate::device::Device) {
     target.device = Arc::new(device.clone());
+    target.cards = Cards::default();
 }
 
 /// Texts that are there, as a list with `;` between them.

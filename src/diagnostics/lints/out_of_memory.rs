@@ -13,7 +13,8 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         return None;
     }
     let (name, largest) = largest_part(memory);
-    let (device, capacity, run) = (cx.device(), say::bytes(memory.capacity), cx.run());
+    let device = &cx.estimate.memory_device(cx.target).name;
+    let (capacity, run) = (say::bytes(memory.capacity), cx.run());
     let most = format!("most of it is {name}, {}", say::bytes(largest));
     let diagnostic = if memory.fits == Some(false) {
         let short = say::bytes(memory.peak.p50.saturating_sub(memory.capacity));
@@ -106,7 +107,7 @@ fn changed(cx: &LintCx<'_>, option: &str, estimate: &Estimate) -> Option<String>
 
 /// The smallest card that is large enough: of the same chip, else of the same kind, else of the same maker.
 fn larger_card(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
-    let own = &cx.target.device;
+    let own = cx.estimate.memory_device(cx.target);
     let enough = |device: &&Device| device.memory.visible_bytes() >= memory.peak.p90 as f64;
     let same_chip = |device: &Device| device.board.chip == own.board.chip;
     let same_kind = |device: &Device| Kind::of(device) == Kind::of(own);
@@ -124,7 +125,9 @@ fn larger_card(cx: &LintCx<'_>, memory: &MemoryBytes) -> Option<String> {
     };
     let time = cx.what_if(|target| on_device(target, card)).map(|estimate| say::ms(step_ms(&estimate)));
     let time = time.map_or_else(String::new, |time| format!(", {time} a {}", cx.run()));
-    Some(format!("--gpu {} has {}{time}", card.id, say::about_bytes(card.memory.visible_bytes())))
+    // Cards that are named together are as many as the replicas.
+    let count = if cx.target.cards.is_empty() { String::new() } else { format!("{}*", cx.target.replicas) };
+    Some(format!("--gpu {count}{} has {}{time}", card.id, say::about_bytes(card.memory.visible_bytes())))
 }
 
 /// What a card is for, and whose it is.

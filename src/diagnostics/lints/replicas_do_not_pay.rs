@@ -26,6 +26,7 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
         "none" | "compute" => String::new(),
         "latency" => ", bound by what every exchange costs however small it is".to_owned(),
         "interconnect" => format!(", bound by {}", cx.target.interconnect.name),
+        "slowest" => format!(", bound by the {}, which all others wait for", cx.device()),
         other => format!(", bound by the {other}"),
     };
     let advice = if none { "do not replicate at this size: " } else { "" };
@@ -83,6 +84,9 @@ fn other_strategy(cx: &LintCx<'_>) -> Option<String> {
 
 /// The most replicas that are well used.
 fn fewer(cx: &LintCx<'_>) -> Option<String> {
+    if !cx.target.cards.is_empty() {
+        return None;
+    }
     let mut replicas = cx.target.replicas / 2;
     while replicas > 1 {
         let estimate = cx.what_if(|target| {
@@ -102,6 +106,9 @@ fn fewer(cx: &LintCx<'_>) -> Option<String> {
 /// One device, where several are slower together.
 fn alone(cx: &LintCx<'_>) -> Option<String> {
     let (batch, replicas) = (cx.target.batch?, cx.target.replicas);
+    if !cx.target.cards.is_empty() {
+        return None;
+    }
     let estimate = cx.what_if(|target| (target.replicas, target.hosts) = (1, 1))?;
     let alone = cx.samples_per_s(&estimate, batch) / f64::from(replicas);
     let now = cx.samples_per_s(cx.estimate, batch);

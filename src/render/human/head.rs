@@ -44,7 +44,8 @@ pub(in crate::render) fn device(target: &Target, style: Style) -> Option<String>
         None => printable(id).into_owned(),
     };
     Some(match target.replicas {
-        Some(replicas) if replicas > 1 => format!("{replicas} {} {one}", style.times()),
+        // Unequal cards are counted by kind.
+        Some(replicas) if replicas > 1 && !id.contains('+') => format!("{replicas} {} {one}", style.times()),
         _ => one,
     })
 }

@@ -5,7 +5,7 @@ use crate::diagnostics::Level;
 use crate::render::text::{list, printable};
 use crate::render::units::{bytes, duration, duration_unit, number, share};
 use crate::render::{Ink, Style};
-use crate::report::{Bounds, Interval, MemoryBytes, Model, Replicas, Totals};
+use crate::report::{Bounds, Interval, MemoryBytes, Model, Replica, Replicas, Totals};
 
 use super::label;
 
@@ -27,6 +27,7 @@ pub(super) fn lines(model: &Model, style: Style) -> String {
     }
     if let Some(replicas) = &model.replicas {
         text.push_str(&replicas_line(replicas, model, style));
+        text.push_str(&slowest_line(&replicas.devices, style));
     }
     if let Some(totals) = &model.totals {
         text.push_str(&totals_line(totals));
@@ -136,8 +137,8 @@ fn memory_line(memory: &MemoryBytes, model: &Model, style: Style) -> String {
         }
         None => {}
     }
-    if model.target.zero.is_some_and(|stage| stage > 0) {
-        pieces.push("gradients counted once, without a copy in another precision".to_owned());
+    if sharded(model) && matches!(model.target.precision.as_deref(), Some("fp16" | "bf16" | "fp8" | "int8")) {
+        pieces.push("gradients in 16 bits, no copies in fp32".to_owned());
     }
     let ink = if memory.fits == Some(false) { Ink::Error } else { Ink::Strong };
     row("memory", &value, &pieces).replacen(&value, &style.paint(ink, &value), 1)
@@ -162,18 +163,18 @@ fn replicas_line(replicas: &Replicas, model: &Model, style: Style) -> String {
     if replicas.all_reduce_ms > 0.0 {
         let all = duration(replicas.all_reduce_ms, style);
         let exposed = duration(model.time_ms.map_or(0.0, |time| time.all_reduce_exposed), style);
+        let name = if sharded(model) { "exchange" } else { "all-reduce" };
         pieces.push(if exposed == all {
-            format!("all-reduce {all}, nothing of it hidden")
+            format!("{name} {all}, nothing of it hidden")
         } else if exposed == duration(0.0, style) {
-            format!("all-reduce {all}, hidden behind the backward pass")
+            format!("{name} {all}, hidden behind the backward pass")
         } else {
-            format!("all-reduce {all}, of which {exposed} are not hidden")
+            format!("{name} {all}, of which {exposed} are not hidden")
         });
     }
-    if let (Some(always), Some(time)) = (replicas.step_ms_exchanging_always, &model.time_ms) {
-        let once = duration(time.step.p50, style);
+    if let Some(always) = replicas.step_ms_exchanging_always {
         pieces
-            .push(format!("exchanged once a step: {once}, and {} after every backward pass", duration(always, style)));
+            .push(format!("a step would take {} with an exchange after every backward pass", duration(always, style)));
     }
     if replicas.mirrored_loss_ms > 0.0 {
         pieces.push(format!("the mirrored loss costs {}", duration(replicas.mirrored_loss_ms, style)));
@@ -181,10 +182,38 @@ fn replicas_line(replicas: &Replicas, model: &Model, style: Style) -> String {
     match replicas.bound.as_str() {
         "" | "none" => {}
         "compute" => pieces.push("limited by the devices themselves".to_owned()),
+        "slowest" => pieces.push("limited by the slowest card".to_owned()),
         "interconnect" | "host" => pieces.push(format!("limited by the {}", replicas.bound)),
         other => pieces.push(format!("limited by {}", printable(other))),
     }
     row(&name, &value, &pieces)
+}
+
+/// Whether a stage of ZeRO shards something.
+fn sharded(model: &Model) -> bool {
+    model.target.zero.is_some_and(|stage| stage > 0)
+}
+
+/// Cards whose shares are listed.
+const SHARES: usize = 8;
+
+/// The slowest of unequal cards, what the others wait for it, and what would even them out.
+fn slowest_line(cards: &[Replica], style: Style) -> String {
+    let Some(slowest) = cards.iter().max_by(|a, b| a.step_ms.total_cmp(&b.step_ms)) else { return String::new() };
+    let mut pieces = vec![format!("{} for its part of a step", duration(slowest.step_ms, style))];
+    let mut named = vec![slowest.gpu.as_str()];
+    for card in cards {
+        if !named.contains(&card.gpu.as_str()) {
+            named.push(&card.gpu);
+            pieces.push(format!("{} waits {}", printable(&card.gpu), duration(card.wait_ms, style)));
+        }
+    }
+    let shares: Option<Vec<String>> = cards.iter().map(|card| Some(card.share_of_batch?.to_string())).collect();
+    if let Some(shares) = shares.filter(|shares| shares.len() <= SHARES) {
+        let split = shares.join(" + ");
+        pieces.push(format!("{split} samples would even that out, with gradients weighted by samples"));
+    }
+    row("slowest", &printable(&slowest.gpu), &pieces)
 }
 
 fn totals_line(totals: &Totals) -> String {
