@@ -209,7 +209,7 @@ fn sharded(zero: Zero, replicas: u32, accumulate: u32) -> Request {
 #[test]
 fn sharding_more_never_takes_more_memory() {
     for path in models() {
-        for precision in [Compute::Fp32, Compute::Fp16, Compute::Amp] {
+        for precision in [Compute::Fp16, Compute::Amp] {
             for replicas in [2, 8] {
                 let mut last = u64::MAX;
                 for (stage, zero) in Zero::ALL {
@@ -231,7 +231,7 @@ fn accumulating_never_makes_samples_slower_nor_steps_shorter() {
     for path in models() {
         for (stage, zero) in Zero::ALL {
             let mut last = (0.0, f64::INFINITY);
-            for count in [1, 2, 8, 64] {
+            for count in [1, 2, 16] {
                 let model = run(&path, Mode::Train, Some(4), sharded(zero, 4, count)).remove(0);
                 let what = format!("{} stage {stage} {count}", path.display());
                 assert_sound(&model, &what);
