@@ -123,6 +123,27 @@ fn a_network_between_hosts_costs_more_than_nvlink_inside() {
     assert!(sixteen < 0.9 && sixteen < eight, "{sixteen}");
 }
 
+/// Frozen weights have no gradients, and are gathered all the same where parameters are sharded.
+#[test]
+fn frozen_weights_are_gathered() {
+    let on = |zero, frozen: &[&str]| {
+        let options = dlcost::engine::CheckOptions {
+            frozen: frozen.iter().map(|&key| key.to_owned()).collect(),
+            request: Request { replicas: Some(8), strategy: Some(Strategy::Ddp), zero: Some(zero), ..gpu("a100") },
+            ..dlcost::engine::CheckOptions::default()
+        };
+        let model = support::text_with(&tower(8, 32, 8192), &options);
+        (replicas(&model).all_reduce_ms, model.memory_bytes.unwrap().parameters)
+    };
+    let half = ["l0", "l1", "l2", "l3"];
+    let [plain, frozen] = [&[][..], &half].map(|frozen| on(Zero::Optimizer, frozen).0);
+    assert!((frozen / plain - 0.5).abs() < 0.1, "{frozen} {plain}");
+    // Half of the gradients and all weights twice, of three parts.
+    let [plain, frozen] = [&[][..], &half].map(|frozen| on(Zero::Parameters, frozen));
+    assert!((frozen.0 / plain.0 - 2.5 / 3.0).abs() < 0.02, "{frozen:?} {plain:?}");
+    assert_eq!(frozen.1, plain.1);
+}
+
 /// A request for cards of one run.
 fn together(cards: &[Device]) -> Request {
     let cards: Vec<Arc<Device>> = cards.iter().cloned().map(Arc::new).collect();

@@ -311,6 +311,13 @@ impl<'a> Lowering<'a> {
         self.trained().fold((0.0, 0), |(elements, tensors), (more, _)| (elements + more, tensors + 1))
     }
 
+    /// Elements of all weights, frozen ones too.
+    #[must_use]
+    pub fn weights(&self) -> f64 {
+        let weights = self.analysis.usages.iter().filter(|usage| usage.kind == Kind::Trainable && !usage.repeats);
+        weights.map(|usage| usage.elements as f64).sum()
+    }
+
     /// The optimizer's kernels.
     fn updates(&self, schedule: &mut Schedule) {
         let target = self.target;

@@ -61,13 +61,15 @@ pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, windows: Windows) -> Exc
     let link = Link::of(target);
     let doublings = f64::from(target.replicas).log2();
     let mut exchange = Exchange::default();
-    // How many times an all-reduce is sent.
-    let mut volume = 1.0;
+    // As many bytes of an all-reduce as go over the links.
+    let mut sent = bytes;
     let hidden_at_most = target.runtime.overlap * windows.backward;
     match target.strategy {
         Strategy::Ddp if target.zero != Zero::None => {
-            let weights = elements * (target.precision.weight_bits() as f64 / 8.0);
-            (exchange, volume) = sharded(target, &link, [bytes, weights], windows);
+            // Frozen weights are sharded like any others, and never updated.
+            let gathered = if target.zero == Zero::Parameters { lowering.weights() } else { elements };
+            let weights = gathered * (target.precision.weight_bits() as f64 / 8.0);
+            (exchange, sent) = sharded(target, &link, [bytes, weights], windows);
         }
         Strategy::Ddp => {
             let buckets = (bytes / BUCKET_BYTES).ceil().max(1.0);
@@ -101,7 +103,7 @@ pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, windows: Windows) -> Exc
     if target.zero == Zero::None {
         exchange.each_ms = exchange.exposed_ms + exchange.mirrored_loss_ms;
     }
-    let moved = volume * (link.all_reduce_ms(bytes, 1.0) - link.all_reduce_ms(0.0, 1.0));
+    let moved = link.all_reduce_ms(sent, 1.0) - link.all_reduce_ms(0.0, 1.0);
     exchange.bound = if exchange.exposed_ms + exchange.mirrored_loss_ms < 0.02 * time.without_wait() {
         "compute"
     } else if moved >= 0.5 * (exchange.all_reduce_ms + exchange.mirrored_loss_ms) {
@@ -112,32 +114,31 @@ pub fn exchange(lowering: &Lowering<'_>, time: &TimeMs, windows: Windows) -> Exc
     exchange
 }
 
-/// What stages of ZeRO exchange in place of an all-reduce, of these bytes of gradients and weights; and how many times an
-/// all-reduce that is. Gradients are scattered to their owners, stage 2 keeping nothing else and so after each backward
-/// pass; weights are gathered from theirs, behind the update, or in stage 3 before each pass.
+/// What stages of ZeRO exchange in place of an all-reduce, of these bytes of gradients and weights; and the bytes of an
+/// all-reduce that is as much. Gradients are scattered to their owners, in stage 2 and 3, where nobody has room for all of
+/// them, after each backward pass; weights are gathered from theirs, behind the update, or in stage 3 before each pass.
 fn sharded(target: &Target, link: &Link, [gradients, weights]: [f64; 2], windows: Windows) -> (Exchange, f64) {
-    let buckets = (gradients / BUCKET_BYTES).ceil().max(1.0);
-    let scatter = link.half_ring_ms(gradients, buckets);
-    let gather = link.half_ring_ms(weights, buckets);
+    let buckets = |bytes: f64| (bytes / BUCKET_BYTES).ceil().max(1.0);
+    let (scattered, gathered) = (buckets(gradients), buckets(weights));
+    let scatter = link.half_ring_ms(gradients, scattered);
+    let gather = link.half_ring_ms(weights, gathered);
     // The last bucket of a backward pass and the first of a forward pass have nothing to hide behind.
-    let exposed = |ms: f64, window: f64| ms - (target.runtime.overlap * window).min(ms * (1.0 - 1.0 / buckets));
+    let exposed =
+        |ms: f64, buckets: f64, window: f64| ms - (target.runtime.overlap * window).min(ms * (1.0 - 1.0 / buckets));
     let sync = DDP_SYNC_MS * f64::from(target.replicas).log2();
     let times = f64::from(target.accumulate);
-    let each_ms = exposed(scatter, windows.backward) + sync;
-    let exchange =
-        |all_reduce_ms, exposed_ms, each_ms| Exchange { all_reduce_ms, exposed_ms, each_ms, ..Exchange::default() };
-    match target.zero {
-        Zero::None | Zero::Optimizer => (exchange(scatter + sync + gather, each_ms + gather, each_ms), 1.0),
-        Zero::Gradients => {
-            (exchange(times * (scatter + sync) + gather, times * each_ms + gather, 0.0), 0.5 * (times + 1.0))
-        }
+    let each = exposed(scatter, scattered, windows.backward) + sync;
+    let (all_reduce_ms, exposed_ms, each_ms, sent) = match target.zero {
+        Zero::None | Zero::Optimizer => (scatter + sync + gather, each + gather, each, gradients + weights),
+        Zero::Gradients => (times * (scatter + sync) + gather, times * each + gather, 0.0, times * gradients + weights),
         Zero::Parameters => {
-            let forward = exposed(gather, windows.forward);
-            let backward = exposed(scatter + gather, windows.backward) + sync;
+            let forward = exposed(gather, gathered, windows.forward);
+            let backward = exposed(scatter + gather, scattered.max(gathered), windows.backward) + sync;
             let all = scatter + sync + 2.0 * gather;
-            (exchange(times * all, times * (forward + backward), 0.0), 1.5 * times)
+            (times * all, times * (forward + backward), 0.0, times * (gradients + 2.0 * weights))
         }
-    }
+    };
+    (Exchange { all_reduce_ms, exposed_ms, each_ms, ..Exchange::default() }, sent / 2.0)
 }
 
 /// What a collective goes over.
