@@ -1,7 +1,7 @@
 //! What an operator costs: MACs, FLOPs and bytes, as formulas in the free dims. The rules are `docs/counting.md`.
 
 use crate::ir::dim::Dim;
-use crate::ir::fact::{Fact, TensorFact};
+use crate::ir::fact::{Fact, SequenceFact, TensorFact};
 use crate::ir::shape::Shape;
 
 /// Cost of one run of an operator.
@@ -163,7 +163,10 @@ fn total(facts: &[Option<&Fact>]) -> Option<Dim> {
 pub fn fact_bytes(fact: &Fact) -> Option<Dim> {
     match fact {
         Fact::Tensor(tensor) => tensor_bytes(tensor),
-        Fact::Sequence { element, length } => Some(fact_bytes(element)? * length.clone()?),
+        Fact::Sequence(SequenceFact::Each(elements)) => {
+            elements.iter().try_fold(Dim::ZERO, |sum, element| Some(sum + fact_bytes(element)?))
+        }
+        Fact::Sequence(SequenceFact::Alike { element, length }) => Some(fact_bytes(element)? * length.clone()?),
         Fact::Optional(inner) => fact_bytes(inner),
         Fact::Map => Some(Dim::ZERO),
         Fact::Unknown => None,

@@ -315,7 +315,7 @@ impl Operator for ZipMap {
             Some([_]) => Some(Dim::ONE),
             _ => None,
         };
-        Ok(vec![Fact::Sequence { element: Box::new(Fact::Map), length }])
+        Ok(vec![Fact::sequence(Fact::Map, length)])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn scores_become_a_map_for_each_row() {
         let facts = ml("ZipMap").run(&[float(&[5, 3])]).unwrap();
-        assert_eq!(facts, [Fact::Sequence { element: Box::new(Fact::Map), length: Some(Dim::constant(5)) }]);
+        assert_eq!(facts, [Fact::sequence(Fact::Map, Some(Dim::constant(5)))]);
     }
 
     #[test]
