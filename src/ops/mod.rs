@@ -64,7 +64,6 @@ mod slice;
 pub mod softmax;
 mod split;
 mod squeeze;
-pub mod standard_names;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cases::Location;
 use judge::{Mode, Verdict};
 
-use crate::{Outcome, python, root};
+use crate::{Outcome, operators, python, root};
 
 /// Types and shapes of the backend cases of the onnx package; writes docs/conformance.md.
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,7 @@ struct Judged {
 
 /// Runs the chore.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let current = operators::keep_current(arguments.check)?;
     let package = python::onnx(python::CASES_VERSION)?;
     let mut locations = cases::find(&package)?;
     if let Some(only) = &arguments.only {
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         list(&judged);
         return Ok(true);
     }
-    let mut sound = true;
+    let mut sound = current;
     for (index, mode) in Mode::ALL.into_iter().enumerate() {
         let totals = page::totals(judged.iter().filter_map(|case| case.verdicts.get(index)));
         println!("{mode:?}: {totals:?} of {}", judged.len());

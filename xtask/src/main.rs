@@ -14,6 +14,7 @@ mod large;
 mod layout;
 mod messages;
 mod mutate;
+mod operators;
 mod pages;
 mod python;
 #[path = "../../benches/synthetic/mod.rs"]
