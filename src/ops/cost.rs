@@ -99,6 +99,23 @@ impl<'a> CostCx<'a> {
         self.outputs.get(index).copied().flatten().and_then(Fact::as_tensor)
     }
 
+    /// Whether the node asks for an output.
+    #[must_use]
+    pub fn wants(&self, output: usize) -> bool {
+        self.outputs.get(output).is_some_and(Option::is_some)
+    }
+
+    /// Elements of all tensors of an input that is a sequence.
+    #[must_use]
+    pub fn sequence_elements(&self, index: usize) -> Option<Dim> {
+        let of = |fact: &Fact| Some(fact.as_tensor()?.shape.as_ref()?.elements());
+        match self.inputs.get(index).copied().flatten()? {
+            Fact::Sequence(SequenceFact::Each(elements)) => elements.iter().map(of).sum(),
+            Fact::Sequence(SequenceFact::Alike { element, length }) => Some(of(element)? * length.clone()?),
+            other => of(other),
+        }
+    }
+
     /// Whether the input is given.
     #[must_use]
     pub fn has(&self, index: usize) -> bool {
