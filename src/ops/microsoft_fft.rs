@@ -39,7 +39,11 @@ impl Operator for Fourier {
             dims.pop();
         }
         if let (Some(last), true) = (dims.last_mut(), self.onesided) {
-            *last = if self.inverse { (&*last - &Dim::ONE).max(&Dim::ZERO) * 2 } else { last.floor_div(&Dim::constant(2)) + 1 };
+            *last = if self.inverse {
+                (&*last - &Dim::ONE).max(&Dim::ZERO) * 2
+            } else {
+                last.floor_div(&Dim::constant(2)) + 1
+            };
         }
         if !self.inverse {
             dims.push(Dim::constant(2));

@@ -17,6 +17,7 @@ mod mutate;
 mod operators;
 mod pages;
 mod python;
+mod samples;
 #[path = "../../benches/synthetic/mod.rs"]
 mod synthetic;
 mod tidy;

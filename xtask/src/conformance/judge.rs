@@ -134,6 +134,10 @@ enum Fit {
     Wrong,
 }
 
+fn exact_if(equal: bool) -> Fit {
+    if equal { Fit::Exact } else { Fit::Wrong }
+}
+
 fn compare(fact: &Fact, recorded: &Recorded) -> Fit {
     match (fact, recorded) {
         (Fact::Unknown, _) | (_, Recorded::Declared(_)) => Fit::Open,
@@ -148,7 +152,7 @@ fn compare(fact: &Fact, recorded: &Recorded) -> Fit {
                 return Fit::Wrong;
             }
             let dims = shape.dims().iter().zip(&def.dims).map(|(dim, &recorded)| match dim.range() {
-                (Some(lo), Some(hi)) if lo == hi => [Fit::Wrong, Fit::Exact][usize::from(lo == i128::from(recorded))],
+                (Some(lo), Some(hi)) if lo == hi => exact_if(lo == i128::from(recorded)),
                 (lo, hi) => {
                     let recorded = i128::from(recorded);
                     let within = lo.is_none_or(|lo| lo <= recorded) && hi.is_none_or(|hi| recorded <= hi);
@@ -163,9 +167,7 @@ fn compare(fact: &Fact, recorded: &Recorded) -> Fit {
         }
         (Fact::Sequence(sequence), Recorded::Sequence(elements)) => {
             let length = match sequence.length().map(|length| length.range()) {
-                Some((Some(lo), Some(hi))) if lo == hi => {
-                    [Fit::Wrong, Fit::Exact][usize::from(usize::try_from(lo) == Ok(elements.len()))]
-                }
+                Some((Some(lo), Some(hi))) if lo == hi => exact_if(usize::try_from(lo) == Ok(elements.len())),
                 _ => Fit::Open,
             };
             let facts = match sequence {
