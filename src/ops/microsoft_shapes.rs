@@ -3,8 +3,8 @@
 
 use super::table::Built;
 use super::{
-    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes, gather, one_hot, pad, range,
-    sample,
+    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes, concat, gather, one_hot, pad,
+    range, sample, split,
 };
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -14,13 +14,15 @@ use crate::ir::shape::{Shape, product};
 /// The version of the standard operators that the second names stand for.
 const VERSION: i64 = 13;
 
-/// `GatherND`, `Trilu`, `Pad`, `Range`, `GridSample`: the standard operator of that name.
+/// `GatherND`, `Trilu`, `Pad`, `Range`, `GridSample`, `SplitTraining`, `ConcatTraining`: the standard operator of that name.
 pub(super) fn standard(node: &NodeView<'_>) -> Built {
     let view = NodeView::new(node.node(), VERSION);
     match node.op_type() {
         "GatherND" => gather::gather_nd(&view),
         "Trilu" => one_hot::trilu(&view),
         "Pad" => pad::pad(&view),
+        "SplitTraining" => split::split(&view),
+        "ConcatTraining" => concat::concat(&view),
         "GridSample" => sample::grid_sample(&NodeView::new(node.node(), 16)),
         _ => range::range(&view),
     }
