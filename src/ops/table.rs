@@ -510,6 +510,14 @@ mod tests {
     use super::{ENTRIES, find};
 
     #[test]
+    fn inputs_behind_one_that_may_be_left_out_are_not_needed() {
+        // Packed query, key and value; sentences without segments; operands without zero points.
+        for (name, needed) in [("GroupQueryAttention", 1), ("EmbedLayerNormalization", 1), ("QLinearAdd", 2)] {
+            assert_eq!(find("com.microsoft", name).map(|entry| entry.min_inputs), Some(needed), "{name}");
+        }
+    }
+
+    #[test]
     fn lines_are_sorted_and_found() {
         assert!(ENTRIES.is_sorted_by(|left, right| (left.domain, left.name) < (right.domain, right.name)));
         assert_eq!(find("ai.onnx", "Conv").map(|entry| entry.domain), Some(""));
