@@ -17,13 +17,8 @@ pub enum Fact {
     Unknown,
     /// A tensor.
     Tensor(TensorFact),
-    /// A sequence whose elements all satisfy one fact.
-    Sequence {
-        /// What holds for every element.
-        element: Box<Fact>,
-        /// Number of elements.
-        length: Option<Dim>,
-    },
+    /// A sequence.
+    Sequence(SequenceFact),
     /// A value or nothing.
     Optional(Box<Fact>),
     /// A map.
@@ -35,6 +30,12 @@ impl Fact {
     #[must_use]
     pub fn tensor(element: impl Into<Option<ElementType>>, shape: impl Into<Option<Shape>>) -> Self {
         Self::Tensor(TensorFact { element: element.into(), shape: shape.into(), value: None })
+    }
+
+    /// A sequence of elements that all satisfy one fact.
+    #[must_use]
+    pub fn sequence(element: Fact, length: Option<Dim>) -> Self {
+        Self::Sequence(SequenceFact::Alike { element: Box::new(element), length })
     }
 
     /// The fact of a tensor.
@@ -50,6 +51,43 @@ impl Fact {
 impl From<TensorFact> for Fact {
     fn from(fact: TensorFact) -> Self {
         Self::Tensor(fact)
+    }
+}
+
+/// Sequences of at most this many elements are followed element by element.
+pub const SEQUENCE_LIMIT: usize = 256;
+
+/// What is known of a sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SequenceFact {
+    /// Its elements one by one, at most [`SEQUENCE_LIMIT`].
+    Each(Vec<Fact>),
+    /// What holds for every element.
+    Alike {
+        /// The fact that all elements satisfy.
+        element: Box<Fact>,
+        /// Number of elements.
+        length: Option<Dim>,
+    },
+}
+
+impl SequenceFact {
+    /// Number of elements.
+    #[must_use]
+    pub fn length(&self) -> Option<Dim> {
+        match self {
+            Self::Each(elements) => Some(Dim::from(elements.len())),
+            Self::Alike { length, .. } => length.clone(),
+        }
+    }
+
+    /// Facts of which every element satisfies at least one.
+    #[must_use]
+    pub fn facts(&self) -> &[Fact] {
+        match self {
+            Self::Each(elements) => elements,
+            Self::Alike { element, .. } => std::slice::from_ref(element),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Lists of axes that a node gives as an attribute or, in later versions, as an input.
 
 use super::{Fault, InferCx, NodeView};
-use crate::ir::shape::normalize_axis;
+use crate::ir::dim::Dim;
+use crate::ir::shape::{Shape, normalize_axis};
 
 /// Axes while the operator is built.
 #[derive(Clone, Debug)]
@@ -55,6 +56,16 @@ impl Axes {
             Self::Input(input) => length(cx, *input),
         }
     }
+}
+
+/// The shape of this rank that is left of another without some of its axes, not known which.
+pub(super) fn without_some(cx: &mut InferCx<'_>, shape: &Shape, rank: usize) -> Shape {
+    let gone = shape.rank().saturating_sub(rank);
+    let largest = |axis| {
+        let candidates = shape.dims().iter().skip(axis).take(gone + 1);
+        candidates.fold(Dim::ONE, |largest, dim| largest.max(dim))
+    };
+    (0..rank).map(|axis| cx.fresh_dim(0, axis, 0, Some(largest(axis)))).collect()
 }
 
 /// More axes than any tensor has; a longer list is taken as one of unknown length.

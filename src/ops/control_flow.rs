@@ -1,12 +1,12 @@
 //! `If`, `Loop`, `Scan` and `SequenceMap`: operators that run subgraphs. Their own cost is nothing; what the subgraphs
 //! cost is counted at the subgraphs' nodes, as often as [`Repeats`] says.
 
-use super::merge::{Spread, join_facts, without_value};
+use super::merge::{Spread, join_elements, join_facts, without_value};
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Repeats, Role};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
-use crate::ir::fact::{Fact, Scalar, TensorFact};
+use crate::ir::fact::{Fact, Scalar, SequenceFact, TensorFact};
 use crate::ir::shape::{Shape, normalize_axis};
 
 /// Limits on rounds from which on a loop counts as unlimited: exporters write the largest integer for "while".
@@ -141,7 +141,16 @@ impl Operator for Loop {
             repeats = Repeats::AtMost(Dim::constant(rounds));
         }
         cx.set_repeats(0, repeats.clone());
-        let mut facts: Vec<Fact> = if repeats == Repeats::Exactly(Dim::ZERO) { initial } else { state };
+        // A state that may start as nothing ends as what the body makes of it.
+        let given = |state: Fact, output: Option<&Fact>| match (state, output) {
+            (Fact::Optional(inner), Some(Fact::Tensor(_) | Fact::Sequence(_))) => *inner,
+            (state, _) => state,
+        };
+        let mut facts: Vec<Fact> = if repeats == Repeats::Exactly(Dim::ZERO) {
+            initial
+        } else {
+            state.into_iter().enumerate().map(|(index, state)| given(state, outputs.get(index + 1))).collect()
+        };
         for (index, scan) in outputs.iter().enumerate().skip(1 + states) {
             let output = index - 1;
             let rounds = match &repeats {
@@ -294,6 +303,9 @@ fn remove_axis(tensor: &TensorFact, axis: i64) -> Option<(Fact, Dim)> {
     Some((Fact::tensor(tensor.element, Shape::new(dims)), dim))
 }
 
+/// Sequences of at most this many elements are mapped element by element.
+const FEW_ELEMENTS: usize = 16;
+
 #[derive(Debug)]
 struct SequenceMap;
 
@@ -301,23 +313,48 @@ pub(super) fn sequence_map(_: &NodeView<'_>) -> Built {
     Ok(Box::new(SequenceMap))
 }
 
-impl Operator for SequenceMap {
-    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let mut rounds = None;
-        let mut inputs = Vec::new();
-        for index in 0..cx.input_count() {
-            match cx.fact(index) {
-                Some(Fact::Sequence { element, length }) => {
-                    rounds = rounds.or_else(|| length.clone());
-                    inputs.push((**element).clone());
-                }
-                other => inputs.push(other.cloned().unwrap_or_default()),
+impl SequenceMap {
+    /// The outputs element by element, where the inputs are known so and few.
+    fn each(&self, cx: &mut InferCx<'_>, rounds: Option<&Dim>) -> Option<Vec<Fact>> {
+        let rounds = rounds?.as_usize().filter(|rounds| (1..=FEW_ELEMENTS).contains(rounds))?;
+        let first = cx.fact(0);
+        let Some(Fact::Sequence(SequenceFact::Each(_))) = first else { return None };
+        let mut outputs: Vec<Vec<Fact>> = vec![Vec::new(); cx.output_count()];
+        for round in 0..rounds {
+            let inputs = (0..cx.input_count()).map(|index| match cx.fact(index) {
+                Some(Fact::Sequence(SequenceFact::Each(elements))) => elements.get(round).cloned().unwrap_or_default(),
+                Some(Fact::Sequence(SequenceFact::Alike { element, .. })) => (**element).clone(),
+                other => other.cloned().unwrap_or_default(),
+            });
+            let inputs: Vec<Fact> = inputs.collect();
+            for (list, output) in outputs.iter_mut().zip(cx.infer_child(0, &inputs)) {
+                list.push(without_value(&output));
             }
         }
+        Some(outputs.into_iter().map(|elements| Fact::Sequence(SequenceFact::Each(elements))).collect())
+    }
+}
+
+impl Operator for SequenceMap {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let sequence = |cx: &InferCx<'_>, index| match cx.fact(index) {
+            Some(Fact::Sequence(sequence)) => Some(sequence.clone()),
+            _ => None,
+        };
+        let rounds = (0..cx.input_count()).find_map(|index| sequence(cx, index)?.length());
+        let each = self.each(cx, rounds.as_ref());
+        let mut inputs = Vec::new();
+        for index in 0..cx.input_count() {
+            inputs.push(match sequence(cx, index) {
+                Some(sequence) => join_elements(cx, index, &sequence),
+                None => cx.fact(index).cloned().unwrap_or_default(),
+            });
+        }
+        // The body stays as what holds for every element left it.
         let outputs = cx.infer_child(0, &inputs);
         cx.set_repeats(0, rounds.clone().map_or(Repeats::Unknown, Repeats::Exactly));
-        let sequence = |fact: &Fact| Fact::Sequence { element: Box::new(without_value(fact)), length: rounds.clone() };
-        Ok(outputs.iter().map(sequence).collect())
+        let alike = outputs.iter().map(|fact| Fact::sequence(without_value(fact), rounds.clone()));
+        Ok(each.unwrap_or_else(|| alike.collect()))
     }
 
     fn cost(&self, _: &CostCx<'_>) -> Option<Cost> {

@@ -31,7 +31,7 @@ pub struct Conv {
 pub enum ConvForm {
     /// `Conv`: x, w, bias.
     Float,
-    /// `FusedConv`: x, w, bias and a tensor that is added to the output.
+    /// `FusedConv`, `NhwcConv`, `NhwcFusedConv`: x, w, bias and a tensor that is added to the output.
     Fused,
     /// Convolution of `com.microsoft.nchwc`, whose channels may be padded to whole blocks: x, w, bias, addend.
     Blocked,
@@ -96,6 +96,17 @@ pub(super) fn qlinear_conv(node: &NodeView<'_>) -> Built {
 /// `FusedConv`.
 pub(super) fn fused_conv(node: &NodeView<'_>) -> Built {
     build(node, ConvForm::Fused)
+}
+
+/// `NhwcConv`, `NhwcFusedConv`.
+pub(super) fn channels_last_conv(node: &NodeView<'_>) -> Built {
+    Ok(Box::new(Conv {
+        window: Window::read(node)?,
+        group: count("group", node.int_or("group", 1)?)?,
+        form: ConvForm::Fused,
+        activation: node.string("activation")?.is_some_and(|name| !name.is_empty()),
+        channels_last: true,
+    }))
 }
 
 /// `Conv` of `com.microsoft.nchwc`.

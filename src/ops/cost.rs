@@ -1,7 +1,7 @@
 //! What an operator costs: MACs, FLOPs and bytes, as formulas in the free dims. The rules are `docs/counting.md`.
 
 use crate::ir::dim::Dim;
-use crate::ir::fact::{Fact, TensorFact};
+use crate::ir::fact::{Fact, SequenceFact, TensorFact};
 use crate::ir::shape::Shape;
 
 /// Cost of one run of an operator.
@@ -99,6 +99,23 @@ impl<'a> CostCx<'a> {
         self.outputs.get(index).copied().flatten().and_then(Fact::as_tensor)
     }
 
+    /// Whether the node asks for an output.
+    #[must_use]
+    pub fn wants(&self, output: usize) -> bool {
+        self.outputs.get(output).is_some_and(Option::is_some)
+    }
+
+    /// Elements of all tensors of an input that is a sequence.
+    #[must_use]
+    pub fn sequence_elements(&self, index: usize) -> Option<Dim> {
+        let of = |fact: &Fact| Some(fact.as_tensor()?.shape.as_ref()?.elements());
+        match self.inputs.get(index).copied().flatten()? {
+            Fact::Sequence(SequenceFact::Each(elements)) => elements.iter().map(of).sum(),
+            Fact::Sequence(SequenceFact::Alike { element, length }) => Some(of(element)? * length.clone()?),
+            other => of(other),
+        }
+    }
+
     /// Whether the input is given.
     #[must_use]
     pub fn has(&self, index: usize) -> bool {
@@ -163,7 +180,10 @@ fn total(facts: &[Option<&Fact>]) -> Option<Dim> {
 pub fn fact_bytes(fact: &Fact) -> Option<Dim> {
     match fact {
         Fact::Tensor(tensor) => tensor_bytes(tensor),
-        Fact::Sequence { element, length } => Some(fact_bytes(element)? * length.clone()?),
+        Fact::Sequence(SequenceFact::Each(elements)) => {
+            elements.iter().try_fold(Dim::ZERO, |sum, element| Some(sum + fact_bytes(element)?))
+        }
+        Fact::Sequence(SequenceFact::Alike { element, length }) => Some(fact_bytes(element)? * length.clone()?),
         Fact::Optional(inner) => fact_bytes(inner),
         Fact::Map => Some(Dim::ZERO),
         Fact::Unknown => None,

@@ -68,6 +68,88 @@ impl Operator for RoiAlign {
     }
 }
 
+/// `MaxRoiPool`: the maximum of each bin of each region; `CropAndResize`: samples of each region.
+#[derive(Clone, Copy, Debug)]
+enum Regions {
+    /// Bins along height and width; each region has five numbers, its sample first.
+    Pool([i64; 2]),
+    /// Height and width are an input; so many operations for each element of the output.
+    Crop { per_element: i128 },
+}
+
+/// `MaxRoiPool`.
+pub(super) fn max_roi_pool(node: &NodeView<'_>) -> Built {
+    let shape = node.ints("pooled_shape")?.ok_or_else(|| node.missing("pooled_shape"))?;
+    let &[height, width] = shape.as_slice() else {
+        return Err(Fault::attribute(format!("attribute pooled_shape {shape:?} must hold 2 numbers")));
+    };
+    Ok(Box::new(Regions::Pool([count("pooled_shape", height)?, count("pooled_shape", width)?])))
+}
+
+/// `CropAndResize`.
+pub(super) fn crop_and_resize(node: &NodeView<'_>) -> Built {
+    // Of four corners three are interpolated.
+    let per_element = if node.string("mode")? == Some("nearest") { 0 } else { 7 };
+    Ok(Box::new(Regions::Crop { per_element }))
+}
+
+impl Operator for Regions {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        expect_rank(cx, 0, "X", 4)?;
+        expect_rank(cx, 1, "rois", 2)?;
+        let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
+        let (regions, channels) = (of(1, 0), of(0, 1));
+        let [height, width] = match self {
+            Self::Pool(bins) => bins.map(|bins| Some(Dim::from(bins))),
+            Self::Crop { .. } => match cx.integers(3).as_deref() {
+                Some([height, width]) => [Some(height.clone()), Some(width.clone())],
+                _ => [None, None],
+            },
+        };
+        let dims = [regions, channels, height, width].into_iter().enumerate();
+        let dims = dims.map(|(axis, dim)| dim.unwrap_or_else(|| cx.fresh_dim(0, axis, 0, None)));
+        let shape: Shape = dims.collect();
+        Ok(vec![Fact::tensor(cx.element(0), shape)])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        let outputs = cx.elements_out(0)?;
+        let gradient = i128::from(cx.needs_gradient(0));
+        match self {
+            // A region covers the whole map at most; each of its elements is compared once. The gradient goes to one.
+            Self::Pool(_) => {
+                let [_, channels, height, width] = cx.shape_in(0)?.dims() else { return None };
+                let compared = cx.shape_in(1)?.dim(0)? * channels * height * width;
+                Cost::composed(cx, Dim::ZERO, &compared, outputs * gradient)
+            }
+            Self::Crop { per_element } => {
+                let flops = outputs * *per_element;
+                Cost::composed(cx, Dim::ZERO, &flops, &flops * gradient)
+            }
+        }
+    }
+
+    fn role(&self, input: usize) -> Role {
+        if input == 3 { Role::Setting } else { Role::Data }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let Self::Pool(_) = self else { return vec![cx.elementwise()] };
+        let elements = cx.output(0).map_or(0, |output| output.elements());
+        let window = (cx.flops as u64).checked_div(elements).unwrap_or_default();
+        vec![cx.all(Family::Pool { elements, window, average: false })]
+    }
+
+    /// The places of maxima, or the regions.
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        let saved = match self {
+            Self::Pool(_) => Saved::extra(cx.output(0).map_or(0, |output| output.elements().saturating_mul(8))),
+            Self::Crop { .. } => Saved::input(2),
+        };
+        saved.and(Saved::input(1)).when(cx.has_backward())
+    }
+}
+
 /// `NonMaxSuppression`: chooses boxes that do not overlap better ones.
 #[derive(Clone, Debug)]
 pub struct NonMaxSuppression;
@@ -146,6 +228,19 @@ mod tests {
         assert!(op("RoiAlign").int("output_height", 0).run(&inputs).is_err());
         let fault = node().run(&[inputs[0].clone(), float(&[6, 4]), inputs[2].clone()]).unwrap_err();
         assert_eq!(fault.message, "rois holds 6 regions, batch_indices 7");
+    }
+
+    #[test]
+    fn regions_become_maps_of_one_size() {
+        let inputs = [float(&[1, 256, 50, 50]), float(&[7, 5])];
+        let node = || op("MaxRoiPool").ints("pooled_shape", &[6, 5]);
+        assert_eq!(node().dims(&inputs), "7×256×6×5");
+        assert_eq!(node().cost(&inputs).flops, Dim::constant(7 * 256 * 2500));
+        assert!(op("MaxRoiPool").run(&inputs).is_err());
+        let crop = || op("CropAndResize").domain("com.microsoft");
+        let inputs = [inputs[0].clone(), float(&[7, 4]), typed(ElementType::Int32, &[7]), ints(&[14, 12])];
+        assert_eq!(crop().dims(&inputs), "7×256×14×12");
+        assert_eq!(crop().string("mode", "nearest").cost(&inputs).flops, Dim::ZERO);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Normalisation of the last dims: layer and root-mean-square normalisation, with the fused forms of `com.microsoft` that
 //! add a residual before.
 
-use super::normalization::{MEAN_VARIANCE, Normalized, expect_axis};
+use super::normalization::{MEAN_VARIANCE, Normalized, ROOT_MEAN_SQUARE, expect_axis};
 use super::operands::{element_attribute, may_stretch_to};
 use super::table::Built;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
@@ -144,8 +144,7 @@ impl Operator for LayerNorm {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        // Square, sum, two for the quotient, scale; layer normalisation also subtracts a mean and adds a bias.
-        let mut forward = if self.root_mean_square { 5 } else { MEAN_VARIANCE };
+        let mut forward = if self.root_mean_square { ROOT_MEAN_SQUARE } else { MEAN_VARIANCE };
         if self.form.skips() {
             let bias = self.form.biases().last().is_some_and(|&bias| cx.has(bias));
             forward += 1 + i128::from(bias);

@@ -13,7 +13,7 @@ struct Loss {
     each: bool,
 }
 
-/// `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
+/// `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`, and their internal forms in `com.microsoft`.
 pub(super) fn loss(node: &NodeView<'_>) -> Built {
     let reduction = node.string("reduction")?.unwrap_or("mean");
     if !matches!(reduction, "none" | "sum" | "mean") {
@@ -21,7 +21,7 @@ pub(super) fn loss(node: &NodeView<'_>) -> Built {
             "attribute reduction is \"{reduction}\", allowed are \"none\", \"sum\" and \"mean\""
         )));
     }
-    Ok(Box::new(Loss { softmax: node.op_type() == "SoftmaxCrossEntropyLoss", each: reduction == "none" }))
+    Ok(Box::new(Loss { softmax: node.op_type().starts_with("Softmax"), each: reduction == "none" }))
 }
 
 impl Operator for Loss {
@@ -67,7 +67,7 @@ impl Operator for Loss {
     }
 
     fn role(&self, input: usize) -> Role {
-        if input == 2 { Role::Setting } else { Role::Data }
+        if input >= 2 { Role::Setting } else { Role::Data }
     }
 
     /// A softmax of the scores of each sample, where it is part of the loss, and a sum over the samples.

@@ -34,6 +34,10 @@ pub enum MatMulForm {
     IntegerToFloat,
     /// `DynamicQuantizeMatMul`: a (float), b, its scale and zero point, bias.
     Dynamic,
+    /// `FusedMatMulActivation`, `GemmFastGelu`: a, b, bias, and a function of the result.
+    Activated,
+    /// `QOrderedMatMul`: a, b with a scale each, scale of y, bias, addend with its scale.
+    Ordered,
 }
 
 /// Transpositions of an operand.
@@ -77,24 +81,41 @@ pub(super) fn dynamic_quantize_matmul(_node: &NodeView<'_>) -> Built {
     build(MatMulForm::Dynamic)
 }
 
-/// `FusedMatMul`.
+/// `GemmFastGelu`.
+pub(super) fn gemm_fast_gelu(_node: &NodeView<'_>) -> Built {
+    build(MatMulForm::Activated)
+}
+
+/// `QOrderedMatMul`.
+pub(super) fn ordered_matmul(_node: &NodeView<'_>) -> Built {
+    build(MatMulForm::Ordered)
+}
+
+/// `FusedMatMul`, `FusedMatMulActivation`.
 pub(super) fn fused_matmul(node: &NodeView<'_>) -> Built {
+    let form = if node.has("activation") { MatMulForm::Activated } else { MatMulForm::Float };
     let turn = |matrix: &str, batch: &str| -> Result<Turn, Fault> {
         Ok(Turn { matrix: node.flag(matrix, false)?, batch: node.flag(batch, false)? })
     };
     let (left, right) = (turn("transA", "transBatchA")?, turn("transB", "transBatchB")?);
-    Ok(Box::new(MatMul { form: MatMulForm::Float, left, right }))
+    Ok(Box::new(MatMul { form, left, right }))
 }
 
 impl MatMulForm {
     fn right(self) -> usize {
-        if self == Self::Quantized { 3 } else { 1 }
+        match self {
+            Self::Quantized => 3,
+            Self::Ordered => 2,
+            _ => 1,
+        }
     }
 
     fn bias(self) -> usize {
         match self {
             Self::IntegerToFloat => 6,
             Self::Dynamic => 4,
+            Self::Activated => 2,
+            Self::Ordered => 5,
             _ => NONE,
         }
     }
@@ -176,11 +197,11 @@ pub(super) fn product_family(left: &[u64], right: &[u64], outputs: u64) -> Famil
 impl Operator for MatMul {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = match self.form {
-            MatMulForm::Float => common_element(cx, &[0, 1])?,
+            MatMulForm::Float | MatMulForm::Activated => common_element(cx, &[0, 1])?,
             MatMulForm::Integer => Some(ElementType::Int32),
             MatMulForm::Quantized => cx.element(7).or_else(|| cx.element(0)),
             MatMulForm::IntegerToFloat => cx.element(2),
-            MatMulForm::Dynamic => cx.element(0),
+            MatMulForm::Dynamic | MatMulForm::Ordered => cx.element(0),
         };
         let (Some(left), Some(right)) = (cx.shape(0), cx.shape(self.form.right())) else {
             return Ok(vec![Fact::tensor(element, None)]);
@@ -196,6 +217,7 @@ impl Operator for MatMul {
         let bias = self.form.bias();
         let per_output = match self.form {
             MatMulForm::Float | MatMulForm::Integer => 0,
+            MatMulForm::Activated => 1,
             // Back from the integer scale.
             _ => 2,
         };
@@ -246,6 +268,18 @@ mod tests {
         assert_eq!(op("MatMul").dims(&[float(&[3]), float(&[3])]), "scalar");
         assert_eq!(op("MatMul").cost(&[float(&[3]), float(&[3])]).macs, Dim::constant(3));
         assert!(op("MatMul").run(&[float(&[]), float(&[3])]).is_err());
+    }
+
+    #[test]
+    fn forms_of_products_have_their_own_places() {
+        let node = |name: &str| op(name).domain("com.microsoft");
+        let inputs = [float(&[2, 3]), float(&[3, 4]), float(&[4])];
+        assert_eq!(node("GemmFastGelu").cost(&inputs).flops, Dim::constant(2 * 24 + 2 * 8));
+        let quantized = |dims: &[i128]| typed(ElementType::Int8, dims);
+        let inputs = [quantized(&[2, 3]), float(&[]), quantized(&[3, 4]), float(&[]), float(&[])];
+        assert_eq!(node("QOrderedMatMul").run(&inputs).unwrap(), [quantized(&[2, 4])]);
+        let inputs = [typed(ElementType::Int16, &[2, 3]), typed(ElementType::Int16, &[3, 4])];
+        assert_eq!(node("MatMulInteger16").run(&inputs).unwrap(), [typed(ElementType::Int32, &[2, 4])]);
     }
 
     #[test]

@@ -2,15 +2,42 @@
 
 use super::InferCx;
 use crate::ir::dim::Dim;
-use crate::ir::fact::{Fact, TensorFact};
+use crate::ir::fact::{Fact, SequenceFact, TensorFact};
 use crate::ir::shape::Shape;
 
 /// The fact without known elements.
 pub(super) fn without_value(fact: &Fact) -> Fact {
     match fact {
         Fact::Tensor(tensor) => Fact::Tensor(tensor.without_value()),
+        Fact::Sequence(SequenceFact::Each(elements)) => {
+            Fact::Sequence(SequenceFact::Each(elements.iter().map(without_value).collect()))
+        }
+        Fact::Optional(inner) => Fact::Optional(Box::new(without_value(inner))),
         other => other.clone(),
     }
+}
+
+/// What holds for every element of a sequence. A dim that differs becomes a symbol of the given output.
+pub(super) fn join_elements(cx: &mut InferCx<'_>, output: usize, sequence: &SequenceFact) -> Fact {
+    match sequence.facts() {
+        [] => Fact::Unknown,
+        [first, rest @ ..] => rest.iter().fold(without_value(first), |joined, element| {
+            join_facts(cx, output, Spread::Either, &joined, &without_value(element))
+        }),
+    }
+}
+
+/// An element of a sequence as a tensor of its own: dims in which elements may differ are symbols of the given output.
+pub(super) fn any_element(cx: &mut InferCx<'_>, output: usize, sequence: &SequenceFact) -> Fact {
+    let joined = join_elements(cx, output, sequence);
+    let Fact::Tensor(TensorFact { element, shape: Some(shape), .. }) = joined else { return joined };
+    let dims = shape.dims().iter().enumerate().map(|(axis, dim)| {
+        if dim.is_free() {
+            return dim.clone();
+        }
+        cx.fresh_dim(output, axis, dim.range().0.unwrap_or(0), dim.upper_bound())
+    });
+    Fact::tensor(element, dims.collect::<Shape>())
 }
 
 /// What a dim may become that differs between two facts.
@@ -26,27 +53,25 @@ pub(super) enum Spread {
 pub(super) fn join_facts(cx: &mut InferCx<'_>, output: usize, spread: Spread, a: &Fact, b: &Fact) -> Fact {
     match (a, b) {
         (Fact::Tensor(a), Fact::Tensor(b)) => Fact::Tensor(join_tensors(cx, output, spread, a, b)),
-        (
-            Fact::Sequence { element: left, length: left_length },
-            Fact::Sequence { element: right, length: right_length },
-        ) => {
+        (a, b) if a == b => a.clone(),
+        (Fact::Sequence(a), Fact::Sequence(b)) => {
+            let (left, right) = (a.length(), b.length());
             // An empty sequence says nothing of its elements.
             let is_empty = |length: &Option<Dim>| length.as_ref().and_then(Dim::as_const) == Some(0);
-            let element = if is_empty(left_length) {
-                (**right).clone()
-            } else if is_empty(right_length) {
-                (**left).clone()
+            let element = if is_empty(&left) {
+                join_elements(cx, output, b)
+            } else if is_empty(&right) {
+                join_elements(cx, output, a)
             } else {
-                join_facts(cx, output, spread, left, right)
+                let (a, b) = (join_elements(cx, output, a), join_elements(cx, output, b));
+                join_facts(cx, output, spread, &a, &b)
             };
-            let length = if left_length == right_length { left_length.clone() } else { None };
-            Fact::Sequence { element: Box::new(element), length }
+            Fact::sequence(element, if left == right { left } else { None })
         }
         (Fact::Optional(a), Fact::Optional(b)) => Fact::Optional(Box::new(join_facts(cx, output, spread, a, b))),
         (Fact::Optional(inner), other) | (other, Fact::Optional(inner)) => {
             Fact::Optional(Box::new(join_facts(cx, output, spread, inner, other)))
         }
-        (a, b) if a == b => a.clone(),
         _ => Fact::Unknown,
     }
 }

@@ -27,9 +27,11 @@ pub struct ProjectedAttention {
     pub causal: bool,
     /// Whether input and weight are quantised (`QAttention`).
     pub quantized: bool,
+    /// Whether the past is a buffer of full length, into which new keys are written.
+    pub shares_buffer: bool,
 }
 
-/// `Attention`, `QAttention`.
+/// `Attention`, `QAttention`, `DecoderMaskedSelfAttention`.
 pub(super) fn projected_attention(node: &NodeView<'_>) -> Built {
     let hidden = match node.ints("qkv_hidden_sizes")?.unwrap_or_default().as_slice() {
         [] => None,
@@ -48,6 +50,7 @@ pub(super) fn projected_attention(node: &NodeView<'_>) -> Built {
         hidden,
         causal: node.flag("unidirectional", false)?,
         quantized: node.op_type() == "QAttention",
+        shares_buffer: node.flag("past_present_share_buffer", false)?,
     }))
 }
 
@@ -92,7 +95,8 @@ impl ProjectedAttention {
         let hidden = self.hidden.map_or([third; 3], |hidden| hidden.map(i64::unsigned_abs));
         let [query, ..] = hidden;
         let n = hidden.into_iter().fold(0, u64::saturating_add);
-        let keys = queries.saturating_add(cx.input(self.past()).and_then(|past| past.dim(3)).unwrap_or(0));
+        let new = if self.shares_buffer { 0 } else { queries };
+        let keys = cx.input(self.past()).and_then(|past| past.dim(3)).map_or(queries, |past| past.saturating_add(new));
         let head_dim = query.checked_div(heads)?;
         Some(Projected {
             projection: Family::Product { batch: 1, m: tokens, n, k },
@@ -134,6 +138,7 @@ impl Operator for ProjectedAttention {
         let (batch, length) = (of(0, 0), of(0, 1));
         let keys = match (length.clone(), cx.has(self.past())) {
             (Some(length), false) => Some(length),
+            (Some(_), true) if self.shares_buffer => of(self.past(), 3),
             (Some(length), true) => of(self.past(), 3).map(|past| past + length),
             (None, _) => None,
         };
@@ -158,6 +163,7 @@ impl Operator for ProjectedAttention {
         let wide = &tokens * (&query + &key + &value);
         let projection = &wide * inputs;
         let keys = match cx.has(self.past()) {
+            true if self.shares_buffer => cx.shape_in(self.past())?.dim(3)?.clone(),
             true => cx.shape_in(self.past())?.dim(3)? + length,
             false => length.clone(),
         };
@@ -212,11 +218,27 @@ pub struct MultiHeadAttention {
     pub heads: i64,
     /// Whether a query sees earlier keys only.
     pub causal: bool,
+    /// Where the inputs behind query, key and value stand.
+    places: Places,
 }
 
-/// `MultiHeadAttention`.
+/// Inputs of an attention behind query, key and value.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    bias: usize,
+    /// Padding mask and score bias.
+    masks: [usize; 2],
+    past: usize,
+    past_length: usize,
+}
+
+/// `MultiHeadAttention`, `DecoderMaskedMultiHeadAttention`.
 pub(super) fn multi_head_attention(node: &NodeView<'_>) -> Built {
-    Ok(Box::new(MultiHeadAttention { heads: num_heads(node)?, causal: node.flag("unidirectional", false)? }))
+    let places = match node.op_type() {
+        "DecoderMaskedMultiHeadAttention" => Places { bias: 10, masks: [3, 4], past: 5, past_length: 7 },
+        _ => Places { bias: 3, masks: [4, 5], past: 6, past_length: 8 },
+    };
+    Ok(Box::new(MultiHeadAttention { heads: num_heads(node)?, causal: node.flag("unidirectional", false)?, places }))
 }
 
 /// The extents of an attention over separate or packed operands.
@@ -237,7 +259,7 @@ impl MultiHeadAttention {
     ) -> Result<Option<Extents>, Fault> {
         let heads = Dim::from(self.heads);
         let Some(query) = shape(0) else { return Ok(None) };
-        let past = shape(6).and_then(|past| past.dim(2));
+        let past = shape(self.places.past).and_then(|past| past.dim(2));
         let keys = |new: &Dim| match past {
             Some(past) if has_past_length => past.clone(),
             Some(past) => past + new,
@@ -275,9 +297,9 @@ impl MultiHeadAttention {
     fn family(&self, cx: &WorkCx<'_>) -> Option<Family> {
         let heads = u64::try_from(self.heads).ok()?;
         let query = cx.input(0)?;
-        let past = cx.input(6).and_then(|past| past.dim(2));
+        let past = cx.input(self.places.past).and_then(|past| past.dim(2));
         let keys = |new: u64| match past {
-            Some(past) if cx.input(8).is_some() => past,
+            Some(past) if cx.input(self.places.past_length).is_some() => past,
             Some(past) => past.saturating_add(new),
             None => new,
         };
@@ -301,7 +323,7 @@ pub(super) fn head_size_of(hidden: &Dim, heads: &Dim) -> Result<Dim, Fault> {
 impl Operator for MultiHeadAttention {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = cx.element(0);
-        let Some(extents) = self.extents(|input| cx.shape(input), cx.has(8))? else {
+        let Some(extents) = self.extents(|input| cx.shape(input), cx.has(self.places.past_length))? else {
             return Ok(vec![Fact::tensor(element, None); cx.output_count().min(4)]);
         };
         let Extents { batch, queries, keys, head_size, value_size } = extents;
@@ -316,16 +338,16 @@ impl Operator for MultiHeadAttention {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        let extents = self.extents(|input| cx.shape_in(input), cx.has(8)).ok()??;
+        let extents = self.extents(|input| cx.shape_in(input), cx.has(self.places.past_length)).ok()??;
         let scores = Scores {
             count: extents.batch * i128::from(self.heads) * extents.queries * extents.keys,
             head_size: extents.head_size,
             value_size: extents.value_size,
-            per_score: Scores::per_score(cx.has(4) || cx.has(5) || self.causal),
+            per_score: Scores::per_score(self.places.masks.iter().any(|&mask| cx.has(mask)) || self.causal),
         };
         // A bias is added to query, key and value.
         let mut bias = Dim::ZERO;
-        if cx.has(3) {
+        if cx.has(self.places.bias) {
             for input in 0..3 {
                 bias += cx.elements_in(input).unwrap_or(Dim::ZERO);
             }
@@ -333,7 +355,7 @@ impl Operator for MultiHeadAttention {
         let packed = !cx.has(1);
         let needs = [0, 1, 2].map(|input| cx.needs_gradient(input) || packed && cx.needs_gradient(0));
         let mut backward = scores.backward(needs);
-        if cx.needs_gradient(3) {
+        if cx.needs_gradient(self.places.bias) {
             backward += &bias;
         }
         Cost::composed(cx, scores.macs(), &(bias + scores.other()), backward)
@@ -341,8 +363,8 @@ impl Operator for MultiHeadAttention {
 
     fn role(&self, input: usize) -> Role {
         match input {
-            3 => Role::Weight,
-            8 => Role::Setting,
+            _ if input == self.places.bias => Role::Weight,
+            _ if input == self.places.past_length => Role::Setting,
             _ => Role::Data,
         }
     }
@@ -357,11 +379,11 @@ impl Operator for MultiHeadAttention {
     /// A bias makes query, key and value anew.
     fn saved(&self, cx: &WorkCx<'_>) -> Saved {
         let bytes = |input: usize| cx.input(input).map_or(0, |input| input.bytes());
-        let operands = match cx.input(3) {
+        let operands = match cx.input(self.places.bias) {
             Some(_) => Saved::extra((0..3).map(bytes).fold(0, u64::saturating_add)),
             None => Saved::inputs(0..3),
         };
-        kept(cx, operands.and(Saved::input(5)), self.family(cx))
+        kept(cx, operands.and(Saved::input(self.places.masks[1])), self.family(cx))
     }
 }
 

@@ -47,12 +47,16 @@ impl Operator for BiasActivation {
 
 /// `EmbedLayerNormalization`: words, segments and positions are looked up, added and normalised. Inputs: word and segment
 /// numbers; tables of words, positions and segments; scale, shift; mask; position numbers.
+/// Quantised tables and scales are followed by their scales and zero points.
 #[derive(Clone, Debug)]
-pub struct EmbedLayerNorm;
+pub struct EmbedLayerNorm {
+    /// Whether tables and scales are quantised.
+    pub quantized: bool,
+}
 
-/// `EmbedLayerNormalization`.
-pub(super) fn embed_layer_norm(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(EmbedLayerNorm))
+/// `EmbedLayerNormalization`, `QEmbedLayerNormalization`.
+pub(super) fn embed_layer_norm(node: &NodeView<'_>) -> Built {
+    Ok(Box::new(EmbedLayerNorm { quantized: node.op_type() == "QEmbedLayerNormalization" }))
 }
 
 impl Operator for EmbedLayerNorm {
@@ -60,7 +64,7 @@ impl Operator for EmbedLayerNorm {
         for (input, name) in [(0, "input_ids"), (2, "word_embedding"), (3, "position_embedding")] {
             expect_rank(cx, input, name, 2)?;
         }
-        let element = cx.element(2);
+        let element = cx.element(if self.quantized { 8 } else { 2 });
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
         let (batch, length, hidden) = (of(0, 0), of(0, 1), of(2, 1).or_else(|| of(3, 1)));
         let batch = batch.unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None));
@@ -89,7 +93,11 @@ impl Operator for EmbedLayerNorm {
     }
 
     fn role(&self, input: usize) -> Role {
-        if (2..=6).contains(&input) { Role::Weight } else { Role::Data }
+        match input {
+            2..=6 => Role::Weight,
+            8.. if self.quantized => Role::Setting,
+            _ => Role::Data,
+        }
     }
 
     /// Rows are picked and added, then normalised.
@@ -201,6 +209,18 @@ mod tests {
         let cost = node().cost(&inputs);
         assert_eq!(cost.flops, Dim::constant(10 * 2_048));
         assert_eq!(cost.bytes_read, Dim::constant(3 * 4 * 2_048 + 2 * 4 * 32 + 2 * 4 * 64));
+    }
+
+    #[test]
+    fn quantised_embeddings_give_the_type_of_their_scales() {
+        let ids = || typed(ElementType::Int32, &[2, 16]);
+        let table = |rows: i128| typed(ElementType::Uint8, &[rows, 64]);
+        let row = || typed(ElementType::Uint8, &[64]);
+        let mut inputs = vec![ids(), ids(), table(100), table(16), table(2), row(), row(), ids()];
+        inputs.extend((0..5).map(|_| float(&[])));
+        inputs.extend((0..5).map(|_| typed(ElementType::Uint8, &[])));
+        let facts = microsoft("QEmbedLayerNormalization").outputs(2).run(&inputs).unwrap();
+        assert_eq!(facts, [float(&[2, 16, 64]), typed(ElementType::Int32, &[2])]);
     }
 
     #[test]

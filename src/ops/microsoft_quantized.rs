@@ -6,8 +6,9 @@ use super::broadcast::{pair, unify};
 use super::normalization::expect_axis;
 use super::quantize::QUANTIZE;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes};
 use crate::ir::dim::Dim;
+use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
 
@@ -117,6 +118,55 @@ impl Operator for QuantizedConcat {
     }
 }
 
+/// `QLinearReduceMean`, `ReduceSumInteger`: x, and where it is quantised its scale and zero point and those of the output.
+#[derive(Clone, Debug)]
+pub struct QuantizedReduce {
+    /// Axes that are reduced.
+    pub axes: Vec<i64>,
+    /// Whether they stay with one element.
+    pub keep: bool,
+    /// Whether the sum has a type of its own.
+    pub sum: bool,
+}
+
+/// `QLinearReduceMean`, `ReduceSumInteger`.
+pub(super) fn reduce_mean(node: &NodeView<'_>) -> Built {
+    let axes = node.ints("axes")?.ok_or_else(|| node.missing("axes"))?;
+    let sum = node.op_type() == "ReduceSumInteger";
+    Ok(Box::new(QuantizedReduce { axes, keep: node.flag("keepdims", true)?, sum }))
+}
+
+impl Operator for QuantizedReduce {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let element = match (self.sum, cx.element(0)) {
+            (true, Some(ElementType::Uint8)) => Some(ElementType::Uint32),
+            (true, Some(_)) => Some(ElementType::Int32),
+            (_, element) => element,
+        };
+        let Some(shape) = cx.shape(0) else { return Ok(vec![Fact::tensor(element, None)]) };
+        let gone = axes::mask(&axes::indices(&self.axes, shape.rank())?, shape.rank());
+        let dims = shape.dims().iter().zip(gone).filter_map(|(dim, gone)| match (gone, self.keep) {
+            (false, _) => Some(dim.clone()),
+            (true, true) => Some(Dim::ONE),
+            (true, false) => None,
+        });
+        Ok(vec![Fact::tensor(element, dims.collect::<Shape>())])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        let quantized = if self.sum { Dim::ZERO } else { cx.elements_out(0)? * QUANTIZE };
+        Cost::computed(cx, cx.elements_in(0)? + quantized, &Dim::ZERO)
+    }
+
+    fn role(&self, input: usize) -> Role {
+        if input == 0 { Role::Data } else { Role::Setting }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.reduction()]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::ir::dim::Dim;
@@ -154,6 +204,15 @@ mod tests {
         assert_eq!(microsoft("QLinearConcat").int("axis", 1).dims(&inputs), "1×9×6");
         assert!(microsoft("QLinearConcat").int("axis", 2).run(&inputs).is_err());
         assert!(microsoft("QLinearConcat").int("axis", 3).run(&inputs).is_err());
+    }
+
+    #[test]
+    fn quantised_means_lose_axes() {
+        let inputs = [&part(&[2, 3, 4])[..], &part(&[])[1..]].concat();
+        let node = microsoft("QLinearReduceMean").ints("axes", &[-1]).int("keepdims", 0);
+        assert_eq!(node.run(&inputs).unwrap(), [typed(ElementType::Uint8, &[2, 3])]);
+        let sum = microsoft("ReduceSumInteger").ints("axes", &[0]).int("keepdims", 1);
+        assert_eq!(sum.run(&inputs[..1]).unwrap(), [typed(ElementType::Uint32, &[1, 3, 4])]);
     }
 
     #[test]

@@ -315,11 +315,46 @@ impl Operator for ZipMap {
             Some([_]) => Some(Dim::ONE),
             _ => None,
         };
-        Ok(vec![Fact::Sequence { element: Box::new(Fact::Map), length }])
+        Ok(vec![Fact::sequence(Fact::Map, length)])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         Cost::moved(cx)
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        vec![cx.moved()]
+    }
+}
+
+/// `CastMap`: the values of a map as a row.
+#[derive(Debug)]
+struct CastMap {
+    element: ElementType,
+    /// Columns, where keys are places; else there is one for each key.
+    columns: Option<i64>,
+}
+
+/// `CastMap`.
+pub(super) fn cast_map(node: &NodeView<'_>) -> Built {
+    let element = match node.string("cast_to")? {
+        Some("TO_STRING") => ElementType::String,
+        Some("TO_INT64") => ElementType::Int64,
+        _ => ElementType::Float,
+    };
+    let sparse = node.string("map_form")? == Some("SPARSE");
+    let columns = if sparse { Some(node.int_or("max_map", 1)?.max(0)) } else { None };
+    Ok(Box::new(CastMap { element, columns }))
+}
+
+impl Operator for CastMap {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let columns = self.columns.map_or_else(|| cx.fresh_dim(0, 1, 0, None), Dim::from);
+        Ok(vec![Fact::tensor(self.element, Shape::new(vec![Dim::ONE, columns]))])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        Some(Cost { bytes_written: cx.bytes_out()?, ..Cost::FREE })
     }
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
@@ -361,7 +396,14 @@ mod tests {
     #[test]
     fn scores_become_a_map_for_each_row() {
         let facts = ml("ZipMap").run(&[float(&[5, 3])]).unwrap();
-        assert_eq!(facts, [Fact::Sequence { element: Box::new(Fact::Map), length: Some(Dim::constant(5)) }]);
+        assert_eq!(facts, [Fact::sequence(Fact::Map, Some(Dim::constant(5)))]);
+    }
+
+    #[test]
+    fn a_map_becomes_a_row() {
+        let node = ml("CastMap").string("map_form", "SPARSE").string("cast_to", "TO_INT64").int("max_map", 9);
+        assert_eq!(node.run(&[Fact::Map]).unwrap(), [typed(ElementType::Int64, &[1, 9])]);
+        assert_eq!(ml("CastMap").dims(&[Fact::Map]), "1×y0.1");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! them, its cost, and what each input is to it. It knows nothing of the model around it, of runtimes or of devices.
 //! To add one: a file here with a type that implements [`Operator`], and a line in [`table`].
 
+mod alike;
 pub mod attention;
 pub mod attributes;
 mod axes;
@@ -34,10 +35,22 @@ mod loss;
 pub mod matmul;
 mod merge;
 pub mod microsoft_attention;
+mod microsoft_conv_grad;
+mod microsoft_elementwise;
+mod microsoft_embedding;
+mod microsoft_fft;
 pub mod microsoft_fused;
+mod microsoft_gated;
+mod microsoft_generation;
+mod microsoft_group_norm;
 pub mod microsoft_group_query;
+mod microsoft_longformer;
 pub mod microsoft_matmul_nbits;
+mod microsoft_moe;
+mod microsoft_packed_attention;
 pub mod microsoft_quantized;
+mod microsoft_shapes;
+mod microsoft_training;
 mod ml;
 mod nonzero;
 pub mod normalization;
@@ -64,7 +77,6 @@ mod slice;
 pub mod softmax;
 mod split;
 mod squeeze;
-pub mod standard_names;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

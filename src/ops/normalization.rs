@@ -39,6 +39,9 @@ impl Normalized<'_> {
 /// square, sum, twice for the normalisation, scale, shift.
 pub(super) const MEAN_VARIANCE: i128 = 8;
 
+/// The same without mean and shift: square, sum, two for the quotient, scale.
+pub(super) const ROOT_MEAN_SQUARE: i128 = 5;
+
 /// `InstanceNormalization`, `GroupNormalization`: groups of channels of each sample.
 #[derive(Clone, Debug)]
 pub struct GroupNorm {

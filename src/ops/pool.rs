@@ -40,11 +40,12 @@ fn build(node: &NodeView<'_>, kind: PoolKind) -> Built {
     if window.kernel.is_none() {
         return Err(node.missing("kernel_shape"));
     }
-    let (channels_last, quantized) = (node.flag("channels_last", false)?, node.op_type().starts_with("QLinear"));
+    let channels_last = node.flag("channels_last", false)? || node.op_type() == "NhwcMaxPool";
+    let quantized = node.op_type().starts_with("QLinear");
     Ok(Box::new(Pool { kind, window, channels_last, quantized }))
 }
 
-/// `MaxPool`.
+/// `MaxPool`, `NhwcMaxPool`, `MaxpoolWithMask`.
 pub(super) fn max_pool(node: &NodeView<'_>) -> Built {
     build(node, PoolKind::Max)
 }

@@ -94,7 +94,7 @@ impl Operator for Reduce {
                     Some(dims.map(|(axis, dim)| cx.fresh_dim(0, axis, 0, Some(dim.max(&Dim::ONE)))).collect())
                 } else {
                     let rank = count.and_then(|count| input.rank().checked_sub(count));
-                    rank.map(|rank| cx.fresh_shape(0, rank))
+                    rank.map(|rank| axes::without_some(cx, input, rank))
                 };
                 return Ok(vec![Fact::tensor(data.element, shape)]);
             }

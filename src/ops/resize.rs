@@ -98,6 +98,14 @@ pub(super) fn upsample(node: &NodeView<'_>) -> Built {
     Ok(Box::new(Resize { scales, sizes: None, roi: None, axes: None, policy: Policy::Stretch, operations }))
 }
 
+/// `Upsample` of `com.microsoft.nchwc`: whole scales in an attribute.
+pub(super) fn scaled_by_attribute(node: &NodeView<'_>) -> Built {
+    let scales = node.ints("scales")?.ok_or_else(|| node.missing("scales"))?;
+    let scales = Scales::Attribute(scales.into_iter().map(|scale| scale as f32).collect());
+    let operations = operations(node)?;
+    Ok(Box::new(Resize { scales, sizes: None, roi: None, axes: None, policy: Policy::Stretch, operations }))
+}
+
 impl Operator for Resize {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = cx.element(0);

@@ -27,7 +27,7 @@ impl Operator for Squeeze {
             Found::Default => (0..shape.rank()).filter(|&axis| shape.dim(axis) == Some(&Dim::ONE)).collect(),
             Found::Unknown(count) => {
                 let rank = count.and_then(|count| shape.rank().checked_sub(count));
-                let shape = rank.map(|rank| cx.fresh_shape(0, rank));
+                let shape = rank.map(|rank| axes::without_some(cx, shape, rank));
                 return Ok(vec![Fact::tensor(data.element, shape)]);
             }
         };
@@ -79,7 +79,11 @@ impl Operator for Unsqueeze {
         let new = match self.axes.find(cx, rank)? {
             Found::Known(new) => new,
             Found::Default => Vec::new(),
-            Found::Unknown(_) => return Ok(vec![Fact::tensor(data.element, cx.fresh_shape(0, rank))]),
+            Found::Unknown(_) => {
+                let largest = shape.dims().iter().fold(Dim::ONE, |largest, dim| largest.max(dim));
+                let dims = (0..rank).map(|axis| cx.fresh_dim(0, axis, 0, Some(largest.clone())));
+                return Ok(vec![Fact::tensor(data.element, dims.collect::<Shape>())]);
+            }
         };
         let mut old = shape.dims().iter();
         let new = axes::mask(&new, rank);

@@ -9,12 +9,13 @@ use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
 
 /// What becomes of the shape.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Kind {
     /// Words may be dropped.
     Normalize,
     Concat,
-    Split,
+    /// Into at most so many words.
+    Split(Option<Dim>),
     Match,
     /// So many n-grams are counted.
     Count(i64),
@@ -29,7 +30,8 @@ struct Text {
 pub(super) fn text(node: &NodeView<'_>) -> Built {
     let kind = match node.op_type() {
         "StringConcat" => Kind::Concat,
-        "StringSplit" | "Tokenizer" => Kind::Split,
+        "StringSplit" => Kind::Split(node.int("maxsplit")?.filter(|&most| most >= 0).map(|most| Dim::from(most) + 1)),
+        "Tokenizer" => Kind::Split(None),
         "RegexFullMatch" => Kind::Match,
         "TfIdfVectorizer" => {
             let indexes = node.ints("ngram_indexes")?.ok_or_else(|| node.missing("ngram_indexes"))?;
@@ -47,17 +49,17 @@ pub(super) fn text(node: &NodeView<'_>) -> Built {
 impl Operator for Text {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let input = cx.shape(0).cloned();
-        let element = match self.kind {
+        let element = match &self.kind {
             Kind::Match => ElementType::Bool,
             Kind::Count(_) => ElementType::Float,
-            Kind::Normalize | Kind::Concat | Kind::Split => ElementType::String,
+            Kind::Normalize | Kind::Concat | Kind::Split(_) => ElementType::String,
         };
-        let shape = match (self.kind, input.clone()) {
+        let shape = match (&self.kind, input.clone()) {
             (_, None) => None,
             (Kind::Match, input) => input,
             (Kind::Concat, _) => broadcast::inputs(cx, 0..2)?,
-            (Kind::Split, Some(mut shape)) => {
-                let words = cx.fresh_dim(0, shape.rank(), 0, None);
+            (Kind::Split(most), Some(mut shape)) => {
+                let words = if cx.is_empty(0) { Dim::ZERO } else { cx.fresh_dim(0, shape.rank(), 0, most.clone()) };
                 shape.dims_mut().push(words);
                 Some(shape)
             }
@@ -73,13 +75,13 @@ impl Operator for Text {
                 Some(shape)
             }
             (Kind::Count(columns), Some(shape)) => match shape.dims() {
-                [] | [_] => Some(Shape::new(vec![Dim::from(columns)])),
-                [rows, _] => Some(Shape::new(vec![rows.clone(), Dim::from(columns)])),
+                [] | [_] => Some(Shape::new(vec![Dim::from(*columns)])),
+                [rows, _] => Some(Shape::new(vec![rows.clone(), Dim::from(*columns)])),
                 _ => return Err(Fault::shape(format!("the input must have rank 1 or 2, it has shape {shape}"))),
             },
         };
         let mut facts = vec![Fact::tensor(element, shape)];
-        if matches!(self.kind, Kind::Split) {
+        if matches!(self.kind, Kind::Split(_)) {
             facts.push(Fact::tensor(ElementType::Int64, input));
         }
         Ok(facts)
@@ -110,6 +112,7 @@ mod tests {
         assert!(op("StringNormalizer").dims(&[words(&[2, 5])]).contains("must be [C] or [1, C]"));
         let facts = op("StringSplit").outputs(2).run(&[words(&[4])]).unwrap();
         assert_eq!((dims(&facts[0]), &facts[1]), ("4×y0.1".into(), &typed(ElementType::Int64, &[4])));
+        assert_eq!(op("StringSplit").outputs(2).dims(&[words(&[0])]), "0×0");
         assert_eq!(op("Tokenizer").domain("com.microsoft").dims(&[words(&[2, 1])]), "2×1×y0.2");
         assert_eq!(op("RegexFullMatch").run(&[words(&[4])]).unwrap(), [typed(ElementType::Bool, &[4])]);
     }

@@ -1,6 +1,7 @@
 //! `TopK` and `Unique`: elements in another order, or fewer of them.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::table::Built;
 use super::values::Grid;
@@ -134,6 +135,7 @@ impl Operator for Unique {
         let least = i128::from(whole.as_ref().is_some_and(|whole| whole.range().0.is_some_and(|lo| lo >= 1)));
         let count = match &whole {
             Some(whole) if whole.range().1.is_some_and(|hi| hi <= 1) => whole.clone(),
+            Some(_) if let Some(count) = cx.tensor(0).and_then(|tensor| distinct(tensor, axis)) => Dim::from(count),
             _ => cx.fresh_dim(0, axis.unwrap_or(0), least, whole.clone()),
         };
         let vector = Shape::new(vec![count.clone()]);
@@ -162,6 +164,26 @@ impl Operator for Unique {
         let elements = cx.input(0).map_or(0, |input| input.elements());
         vec![cx.all(Family::Sort { rows: 1, cols: elements })]
     }
+}
+
+/// How many slices along an axis, or elements, differ, where all are known.
+fn distinct(tensor: &TensorFact, axis: Option<usize>) -> Option<usize> {
+    let grid = Grid::of(tensor)?;
+    let mut slices: BTreeMap<Vec<usize>, Vec<(bool, i128)>> = BTreeMap::new();
+    let mut known = true;
+    values::for_each_index(&grid.sizes, |index| {
+        let element = match grid.at(index) {
+            Scalar::Integer(dim) => dim.as_const().map(|number| (false, number)),
+            // Zero has two signs and one value.
+            Scalar::Real(number) if !number.is_nan() => Some((true, i128::from((number + 0.0).to_bits()))),
+            _ => None,
+        };
+        let slice = axis.map_or_else(|| index.to_vec(), |axis| index.get(axis).copied().into_iter().collect());
+        known &= element.is_some();
+        slices.entry(slice).or_default().extend(element);
+    });
+    let different: BTreeSet<_> = slices.into_values().collect();
+    (known && !different.is_empty()).then_some(different.len())
 }
 
 #[cfg(test)]
@@ -198,6 +220,7 @@ mod tests {
         assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["y0.0", "y0.0", "6", "y0.0"]);
         let facts = op("Unique").int("axis", 1).outputs(4).run(&[float(&[2, 3])]).unwrap();
         assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["2×y0.1", "y0.1", "3", "y0.1"]);
+        assert_eq!(op("Unique").outputs(4).dims(&[reals(&[0.0, 2.0, -0.0, 2.0])]), "2");
         assert!(op("Unique").int("axis", 2).dims(&[float(&[2, 3])]).contains("allowed is -2 to 1"));
     }
 }

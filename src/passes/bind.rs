@@ -483,7 +483,7 @@ pub fn declared_fact(ty: &TypeDef) -> Fact {
     match ty {
         TypeDef::Tensor(tensor) => Fact::tensor(tensor.element, tensor.shape.as_deref().and_then(numbers)),
         TypeDef::SparseTensor(tensor) => Fact::tensor(tensor.element, None),
-        TypeDef::Sequence(inner) => Fact::Sequence { element: Box::new(declared_fact(inner)), length: None },
+        TypeDef::Sequence(inner) => Fact::sequence(declared_fact(inner), None),
         TypeDef::Optional(inner) => Fact::Optional(Box::new(declared_fact(inner))),
         TypeDef::Map(..) => Fact::Map,
         TypeDef::Opaque => Fact::Unknown,

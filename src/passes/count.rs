@@ -234,7 +234,7 @@ fn alive(program: &Program) -> HashSet<(GraphId, NodeIndex)> {
 fn is_real_fact(fact: &Fact) -> bool {
     match fact {
         Fact::Tensor(tensor) => tensor.element.is_none_or(|element| element.is_real() || element.is_complex()),
-        Fact::Sequence { element, .. } => is_real_fact(element),
+        Fact::Sequence(sequence) => sequence.facts().iter().any(is_real_fact),
         Fact::Optional(inner) => is_real_fact(inner),
         Fact::Map | Fact::Unknown => false,
     }

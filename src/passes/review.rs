@@ -36,7 +36,7 @@ fn is_unknown(fact: &Fact) -> bool {
     match fact {
         Fact::Unknown => true,
         Fact::Tensor(tensor) => tensor.shape.is_none(),
-        Fact::Sequence { .. } | Fact::Optional(_) | Fact::Map => false,
+        Fact::Sequence(_) | Fact::Optional(_) | Fact::Map => false,
     }
 }
 

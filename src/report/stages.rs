@@ -83,7 +83,11 @@ pub fn fact_text(fact: &Fact) -> String {
                 }
             }
         }
-        Fact::Sequence { element, .. } => format!("seq({})", fact_text(element)),
+        Fact::Sequence(sequence) => {
+            let mut elements: Vec<_> = sequence.facts().iter().map(fact_text).collect();
+            elements.dedup();
+            format!("seq({})", elements.join(" | "))
+        }
         Fact::Optional(inner) => format!("optional({})", fact_text(inner)),
         Fact::Map => "map".to_owned(),
     }

@@ -1,5 +1,6 @@
 //! Chores of the repository; `cargo xtask help` lists them.
 
+mod conformance;
 #[cfg(any(test, feature = "train"))]
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "the light build tests it and does not run it"))]
 mod eval;
@@ -13,7 +14,10 @@ mod large;
 mod layout;
 mod messages;
 mod mutate;
+mod operators;
 mod pages;
+mod python;
+mod samples;
 #[path = "../../benches/synthetic/mod.rs"]
 mod synthetic;
 mod tidy;
@@ -43,6 +47,7 @@ enum Command {
     Eval(heavy::Arguments),
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
+    Conformance(conformance::Arguments),
     Tidy(tidy::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => heavy::run("eval", &arguments),
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
+        Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

@@ -1,10 +1,14 @@
 //! Pages under `docs/` that are made from tables of the program.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use dlcost::device::{Device, Precision, Rates, catalogue, interconnects};
 use dlcost::diagnostics::Code;
-use dlcost::ops::table::{ENTRIES, Entry};
+use dlcost::ops::table::{ENTRIES, Entry, find};
+
+use crate::operators::standard;
+use crate::samples::{Example, example, samples};
 
 const NOTE: &str = "<!-- Made by `cargo xtask tidy`; do not edit. -->";
 
@@ -43,23 +47,45 @@ pub(crate) fn diagnostics() -> String {
     page
 }
 
-/// `docs/operators.md`: every operator that has a rule.
+/// `docs/operators.md`: every operator that has a rule, with what the rule says of one call.
 pub(crate) fn operators() -> String {
+    let bodies: Vec<_> = standard().filter(|known| find(known.domain, known.name).is_none()).collect();
     let mut page = format!(
-        "{NOTE}\n\n# Operators\n\n{} operators have a rule for shapes and costs. Others are named by DL0214 where the standard knows \
-         them, and their\noutputs are known only where the file declares them. Model-local functions need no rule: they are \
-         inlined.\n",
-        ENTRIES.len()
+        "{NOTE}\n\n# Operators\n\n{} operators have a rule for shapes, costs, work and gradients. Others of these domains are named by \
+         DL0214, and their\noutputs are known only where the file declares them. Model-local functions need no rule: they are \
+         inlined, and so are\n{}, whose definition the standard gives by other operators.\n\n\
+         Each row shows what the rule says of one call, with the gradient of every real input wanted; how things are counted is\nin \
+         `counting.md`.\n\n- versions: those of the domain's operator set in which the operator came or changed\n- call: inputs and \
+         outputs with their types; letters are free dims\n- MACs, other, backward: multiply-accumulate pairs and other operations \
+         forward, operations backward\n- kept: what the backward pass reads; \"out\" is the output, \"beside\" what is no tensor of \
+         the graph\n- work: what libraries have a kernel for, forward / backward\n",
+        ENTRIES.len(),
+        bodies.iter().map(|known| format!("`{}`", known.name)).collect::<Vec<_>>().join(", "),
     );
+    let versions: HashMap<_, _> = standard().map(|known| ((known.domain, known.name), known.versions)).collect();
+    let samples = samples();
     let mut domains: Vec<&str> = ENTRIES.iter().map(|entry| entry.domain).collect();
     domains.dedup();
     for domain in domains {
         let title = if domain.is_empty() { "ai.onnx" } else { domain };
-        let _ = write!(page, "\n## {title}\n\n| operator | inputs | outputs | |\n|---|---|---|---|\n");
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| operator | versions | inputs | outputs | call | MACs | other | backward | kept | work \
+             |\n|---|---|---|---|---|---|---|---|---|---|\n"
+        );
         for entry in ENTRIES.iter().filter(|entry| entry.domain == domain) {
             let outputs = range(usize::from(entry.max_outputs > 0), entry.max_outputs);
             let inputs = range(entry.min_inputs, entry.max_inputs);
-            let _ = writeln!(page, "| {} | {inputs} | {outputs} | {} |", entry.name, withdrawn(entry));
+            let versions = versions.get(&(entry.domain, entry.name)).copied().unwrap_or("1");
+            let Example { call, macs, other, backward_flops, kept, forward, backward } =
+                example(entry, &samples).unwrap_or_default();
+            let work = if backward.is_empty() { forward } else { format!("{forward} / {backward}") };
+            let _ = writeln!(
+                page,
+                "| {} | {versions}{} | {inputs} | {outputs} | {call} | {macs} | {other} | {backward_flops} | {kept} | {work} |",
+                entry.name,
+                withdrawn(entry)
+            );
         }
     }
     page
@@ -74,7 +100,7 @@ fn range(least: usize, most: usize) -> String {
 }
 
 fn withdrawn(entry: &Entry) -> String {
-    if entry.withdrawn == i64::MAX { String::new() } else { format!("withdrawn in {}", entry.withdrawn) }
+    if entry.withdrawn == i64::MAX { String::new() } else { format!(", withdrawn in {}", entry.withdrawn) }
 }
 
 /// `docs/devices.md`: the catalogue of devices and interconnects.

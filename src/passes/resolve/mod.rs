@@ -1,6 +1,7 @@
 //! Names to edges: a model tree becomes a [`Program`]. Functions are inlined, subgraphs become graphs of their own,
 //! every node gets its operator, its stable key, its scope and its place. Nothing is inferred here.
 
+mod bodies;
 mod header;
 mod inline;
 mod keys;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use petgraph::stable_graph::NodeIndex;
 
+pub use self::bodies::has_body;
 use self::header::Opsets;
 use self::keys::Keys;
 use crate::diagnostics::{Code, Diagnostic};

@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::bodies;
 use super::header::{NEWEST_OPSET, standard};
 use super::inline::refusal;
 use super::keys::{join, scope_of};
 use super::{Frame, Names, Resolver, suggest};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::frontend::onnx::model::{AttributeDef, AttributeValue, GraphDef, Name, NodeDef, Payload, TensorDef};
+use crate::frontend::onnx::model::{
+    AttributeDef, AttributeValue, FunctionDef, GraphDef, Name, NodeDef, Payload, TensorDef,
+};
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{Call, GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
 use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::{Place, PlaceData};
-use crate::ops::standard_names::STANDARD_NAMES;
 use crate::ops::{NodeView, Operator, table};
 
 impl<'m> Resolver<'m> {
@@ -100,7 +102,7 @@ impl<'m> Resolver<'m> {
             .map(|output| names.here.get(output).copied().filter(|_| !output.is_empty()))
             .map(|output| output.filter(|&tensor| self.is_free(tensor)))
             .collect();
-        let function = self.functions.get(&(standard(&node.domain), &*node.op_type, &*node.overload)).copied();
+        let function = self.function(node, frame);
         let operator = match function.map(|function| (function, refusal(function, node, frame))) {
             Some((function, None)) => {
                 let nodes = |program: &Program| program.graph(names.graph).map_or(0, |graph| graph.net.node_count());
@@ -144,6 +146,18 @@ impl<'m> Resolver<'m> {
         if !captured.is_empty() {
             self.captures.entry(names.graph).or_default().push((id, captured));
         }
+    }
+
+    /// The body that a node stands for: that of a function of the model, or of an operator that has no rule.
+    fn function(&self, node: &NodeDef, frame: &Frame) -> Option<&'m FunctionDef> {
+        let domain = standard(&node.domain);
+        if let Some(function) = self.functions.get(&(domain, &*node.op_type, &*node.overload)) {
+            return Some(function);
+        }
+        if table::find(domain, &node.op_type).is_some() {
+            return None;
+        }
+        bodies::find(domain, &node.op_type, frame.opsets.get(domain).copied().unwrap_or(NEWEST_OPSET))
     }
 
     /// Whether nothing produces the tensor yet.
@@ -347,17 +361,16 @@ fn unknown(domain: &str, op_type: &str) -> Diagnostic {
         format!("{op_type} exists in domain {domain}: set the node's domain")
     };
     if domain.is_empty() {
-        if STANDARD_NAMES.contains(&op_type) {
-            let message = format!(
-                "{op_type} has no rule in this version; its outputs are known only where the file declares them"
-            );
-            return Diagnostic::new(Code::OperatorWithoutRule, message);
+        if bodies::has_body("", op_type) {
+            let message = format!("{op_type} is not in the operator set that the model imports");
+            return Diagnostic::new(Code::UnknownOperator, message).help("import a newer operator set");
         }
         let mut diagnostic = Diagnostic::new(Code::UnknownOperator, format!("unknown operator {op_type}"));
         diagnostic.help = match elsewhere.first() {
             Some(other) => Some(moved(other)),
             None => {
-                suggest::nearest(op_type, STANDARD_NAMES.iter().copied()).map(|name| format!("did you mean {name}?"))
+                let names = table::names_of("").chain(bodies::names_of(""));
+                suggest::nearest(op_type, names).map(|name| format!("did you mean {name}?"))
             }
         };
         return diagnostic;

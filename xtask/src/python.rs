@@ -1,0 +1,58 @@
+//! Python packages that chores read: unpacked by pip into a folder under `target/`, once for each version.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::root;
+
+/// The last version of the `onnx` package that ships the node cases of its backend tests.
+pub(crate) const CASES_VERSION: &str = "1.22.0";
+
+/// The version of the `onnx` package whose operators are known here.
+pub(crate) const OPERATORS_VERSION: &str = "1.23.2";
+
+/// The folder with a version of the `onnx` package and what it imports; installed when it is not there.
+pub(crate) fn onnx(version: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = root().join("target/onnx").join(version);
+    if !folder.join("onnx").is_dir() {
+        install(&format!("onnx=={version}"), &folder)?;
+    }
+    Ok(folder)
+}
+
+/// What a Python program prints that imports a version of the `onnx` package.
+pub(crate) fn output_of(program: &str, version: &str) -> Result<String, Box<dyn Error>> {
+    let output = Command::new("python3").args(["-c", program]).env("PYTHONPATH", onnx(version)?).output()?;
+    if !output.status.success() {
+        return Err(format!("python3 with onnx {version}: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Installs into a folder of its own, which appears when it is complete.
+fn install(package: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let partial = folder.with_extension("partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial)?;
+    }
+    println!("pip install {package} into {}", folder.display());
+    let output = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"])
+        .arg(&partial)
+        .arg(package)
+        .output()
+        .map_err(|error| format!("python3 is needed to install {package}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "pip cannot install {package}; without a network, put its unpacked wheel into {}\n{}",
+            folder.display(),
+            said.trim()
+        )
+        .into());
+    }
+    fs::rename(partial, folder)?;
+    Ok(())
+}
