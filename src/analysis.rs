@@ -12,13 +12,15 @@ use crate::ir::dim::{Dim, Symbol, Tape};
 use crate::ir::graph::{GraphId, Node, Program};
 use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::Places;
-use crate::ops::Repeats;
+use crate::ops::{Cost, Repeats};
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
-use crate::passes::compose::{Operation, compose};
+use crate::passes::alike::Operations;
+use crate::passes::compose::compose;
 use crate::passes::count::{Counted, Layer, count};
 use crate::passes::infer::{Inference, infer};
 use crate::passes::parameters::{Usage, classify};
 use crate::passes::resolve::resolve;
+use crate::passes::sizes::{Shapes, Sizes};
 use crate::runtime::Attention;
 
 /// All that is known of a model before the free dims have values.
@@ -41,8 +43,12 @@ pub struct Analysis {
     /// Findings of all passes, in the order of the passes.
     pub diagnostics: Vec<Diagnostic>,
     tape: Tape,
+    /// For each layer whether its cost depends on free dims alone.
+    is_free: Vec<bool>,
+    /// Made when first asked for.
+    shapes: OnceLock<Shapes>,
     /// Operations with attention eager and fused, made when first asked for.
-    operations: [OnceLock<Vec<Operation>>; 2],
+    operations: [OnceLock<Operations>; 2],
 }
 
 /// Figures of one layer for one set of values.
@@ -96,16 +102,47 @@ impl Analysis {
             program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
         let Counted { layers, needs_gradient } = count(&program, &inference, &usages, &frozen);
         let tape = compile(&layers);
-        let operations = [OnceLock::new(), OnceLock::new()];
-        Self { program, bound, inference, usages, frozen, layers, needs_gradient, diagnostics, tape, operations }
+        let is_free = layers.iter().map(|layer| layer.cost.as_ref().is_some_and(is_free)).collect();
+        Self {
+            program,
+            bound,
+            inference,
+            usages,
+            frozen,
+            layers,
+            needs_gradient,
+            diagnostics,
+            tape,
+            is_free,
+            shapes: OnceLock::new(),
+            operations: [OnceLock::new(), OnceLock::new()],
+        }
     }
 
     /// The operations that a framework runs: layers, with those that an exporter took apart put together again.
     #[must_use]
-    pub fn operations(&self, attention: Attention) -> &[Operation] {
+    pub fn operations(&self, attention: Attention) -> &Operations {
         let [eager, fused] = &self.operations;
         let slot = if attention == Attention::Fused { fused } else { eager };
-        slot.get_or_init(|| compose(self, attention))
+        slot.get_or_init(|| Operations::new(self, compose(self, attention)))
+    }
+
+    /// Which tensors have the same shape.
+    #[must_use]
+    pub fn shapes(&self) -> &Shapes {
+        self.shapes.get_or_init(|| Shapes::of(&self.inference))
+    }
+
+    /// Sizes of all tensors for these values of the free symbols.
+    #[must_use]
+    pub fn sizes(&self, values: &BTreeMap<String, i128>) -> Sizes<'_> {
+        Sizes::of(self.shapes(), &self.inference, values)
+    }
+
+    /// What tells the cost of one run of a layer from others: equal for layers whose formulas are.
+    #[must_use]
+    pub fn cost_slots(&self, layer: usize) -> &[usize] {
+        self.tape.places().get(layer * SLOTS..(layer + 1) * SLOTS).unwrap_or_default()
     }
 
     /// The node of a layer.
@@ -194,6 +231,11 @@ impl Analysis {
 /// A dim at its upper bound in free symbols; what has none is a symbol that nobody can bind.
 fn at_bound(dim: &Dim) -> Dim {
     if dim.is_free() { dim.clone() } else { dim.upper_bound().unwrap_or_else(|| dim.clone()) }
+}
+
+/// Whether a cost depends on nothing that only a run knows.
+fn is_free(cost: &Cost) -> bool {
+    [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written].iter().all(|dim| dim.is_free())
 }
 
 fn compile(layers: &[Layer]) -> Tape {
@@ -357,16 +399,15 @@ impl Summing<'_> {
     }
 
     fn layer(&self, index: usize, layer: &Layer, times: &Times) -> LayerFigures {
-        let Some(cost) = &layer.cost else {
+        if layer.cost.is_none() {
             return LayerFigures { repeats: times.number, at_bound: times.at_bound, ..LayerFigures::default() };
-        };
+        }
         let slot = |offset: usize| {
             let one = self.flat.get(index * SLOTS + offset).copied().flatten()?;
             let all = one.saturating_mul(times.number?);
             // A dim below zero has no cost, and a number that was cut off at the end of the range is none.
             (0..i128::MAX).contains(&all).then_some(all)
         };
-        let free = [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written].iter().all(|dim| dim.is_free());
         LayerFigures {
             macs: slot(0),
             flops: slot(1),
@@ -374,7 +415,7 @@ impl Summing<'_> {
             bytes: slot(3),
             bytes_written: slot(4),
             repeats: times.number,
-            at_bound: times.at_bound || !free,
+            at_bound: times.at_bound || self.analysis.is_free.get(index) != Some(&true),
         }
     }
 }

@@ -194,6 +194,44 @@ impl Target {
         }
     }
 
+    /// Whether a model runs the same kernels and holds the same tensors on this target and on another.
+    #[must_use]
+    pub fn runs_like(&self, other: &Self) -> bool {
+        // What stands here with `_` decides times and what is held beside tensors.
+        let Self {
+            device: _,
+            uncertain: _,
+            mode,
+            batch: _,
+            precision,
+            precision_is_given: _,
+            optimizer,
+            runtime,
+            version,
+            attention,
+            replicas: _,
+            hosts: _,
+            strategy: _,
+            interconnect: _,
+            network: _,
+            recompute,
+            input_ms: _,
+            input_samples_per_s: _,
+        } = self;
+        let products = |target: &Self| [true, false].map(|convolution| target.product_precision(convolution));
+        (mode, precision, optimizer, version, attention, recompute)
+            == (
+                &other.mode,
+                &other.precision,
+                &other.optimizer,
+                &other.version,
+                &other.attention,
+                &other.recompute,
+            )
+            && runtime.name == other.runtime.name
+            && products(self) == products(other)
+    }
+
     /// Samples over all replicas.
     #[must_use]
     pub fn global_batch(&self) -> Option<u64> {

@@ -4,6 +4,7 @@
 pub mod largest_batch;
 pub mod memory;
 pub mod network;
+pub mod plans;
 pub mod replicas;
 pub mod roofline;
 

@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::memory::{self, Memory};
+use super::plans::Plans;
 use super::replicas::{self, Exchange};
-use super::{Bound, roofline};
-use crate::analysis::{Analysis, Figures};
+use super::{Bound, Price, roofline};
 use crate::engine::Mode;
-use crate::passes::lower::{Lowering, Schedule, lower};
-use crate::passes::sizes::Sizes;
+use crate::passes::lower::Schedule;
 use crate::report::{Interval, TimeMs};
 use crate::runtime::{Kernel, Pass};
 use crate::target::{Recompute, Target};
@@ -19,7 +18,7 @@ use crate::target::{Recompute, Target};
 pub struct Estimate {
     /// Time of a step and its parts.
     pub time: TimeMs,
-    /// By layer, in the order of [`Analysis::layers`].
+    /// By layer, in the order of [`crate::analysis::Analysis::layers`].
     pub layers: Vec<LayerEstimate>,
     /// Memory of one device.
     pub memory: Memory,
@@ -55,22 +54,12 @@ const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
 
 /// Predicts time and memory; `None` where a size that they depend on is not known.
 #[must_use]
-pub fn estimate(
-    analysis: &Analysis,
-    figures: &Figures,
-    values: &BTreeMap<String, i128>,
-    target: &Target,
-) -> Option<Estimate> {
-    if !figures.unbound.is_empty() {
-        return None;
-    }
-    let sizes = Sizes::of(&analysis.inference, values);
-    let operations = analysis.operations(target.attention);
-    let lowering = Lowering { analysis, operations, sizes: &sizes, figures, target };
-    let schedule = lower(&lowering);
-    let memory = memory::estimate(&lowering);
+pub fn estimate(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
+    let (schedule, live) = (plans.schedule(values, target)?, plans.live(values, target)?);
+    let lowering = plans.lowering(target);
+    let memory = memory::estimate(&lowering, &live);
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
-    estimate.layers = vec![LayerEstimate::default(); analysis.layers.len()];
+    estimate.layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
     let backward_window;
     (estimate.time, backward_window) = time(&schedule, target, &mut estimate.layers);
     estimate.exchange = replicas::exchange(&lowering, &estimate.time, backward_window);
@@ -84,22 +73,6 @@ pub fn estimate(
     estimate.time.step = interval(estimate.time.without_wait() + estimate.time.input_wait, target);
     estimate.speedup = speedup(&estimate.time, target);
     Some(estimate)
-}
-
-/// The kernels that [`estimate`] prices; `None` where it is.
-#[must_use]
-pub fn schedule(
-    analysis: &Analysis,
-    figures: &Figures,
-    values: &BTreeMap<String, i128>,
-    target: &Target,
-) -> Option<Schedule> {
-    if !figures.unbound.is_empty() {
-        return None;
-    }
-    let sizes = Sizes::of(&analysis.inference, values);
-    let operations = analysis.operations(target.attention);
-    Some(lower(&Lowering { analysis, operations, sizes: &sizes, figures, target }))
 }
 
 /// Throughput of all replicas over that of one with the same batch per replica, which waits for its own input only.
@@ -136,12 +109,13 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
     let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
     let recomputes = target.mode == Mode::Train && target.recompute != Recompute::None;
     let again = f64::from(u8::from(recomputes));
+    let price = |kernel: &Kernel| roofline::price(kernel, &target.device);
+    let prices: Vec<Vec<Price>> = schedule.lists.iter().map(|list| list.iter().map(price).collect()).collect();
     for launch in &schedule.launches {
         operators += launch.host_operators;
         let Some(layer) = layers.get_mut(launch.layer) else { continue };
         let mut by_bound = [0.0; 3];
-        for kernel in &launch.kernels {
-            let price = roofline::price(kernel, &target.device);
+        for (kernel, price) in schedule.kernels(launch).iter().zip(prices.get(launch.list).into_iter().flatten()) {
             let one = price.time_ms;
             let all = one.p50 * kernel.runs;
             launches += kernel.runs;
@@ -175,7 +149,7 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
         }
         layer.bound = dominant(by_bound);
     }
-    let update = |kernel: &Kernel| (roofline::price(kernel, &target.device).time_ms.p50 * kernel.runs, kernel.runs);
+    let update = |kernel: &Kernel| (price(kernel).time_ms.p50 * kernel.runs, kernel.runs);
     for (ms, runs) in schedule.updates.iter().map(update) {
         time.optimizer += ms;
         launches += runs;

@@ -56,11 +56,11 @@ pub(crate) fn models(checked: &Checked, source: &Source, path: &str, options: &C
         return vec![base; gpus.len().max(1)];
     };
     let assumed = assume(&analysis.bound, options.mode);
-    let figures = analysis.at(&assumed.values);
+    let pricing = Pricing::new(checked, analysis, &assumed.values, options);
+    let figures = pricing.plans.figures(&assumed.values);
     diagnostics.extend(review(analysis, &figures));
     diagnostics.extend(impossible_dims(&analysis.bound, &assumed.values));
     fill(&mut base, analysis, &figures, &assumed, options, &locator);
-    let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
     let mut models = Vec::with_capacity(gpus.len());
     for gpu in &gpus {
         let mut model = base.clone();

@@ -46,6 +46,11 @@ impl Tape {
         self.code.len()
     }
 
+    /// Where the values of the dimensions are found, in their order: equal dimensions have the same place.
+    pub fn places(&self) -> &[usize] {
+        &self.results
+    }
+
     /// Whether there is nothing to evaluate.
     pub fn is_empty(&self) -> bool {
         self.code.is_empty()

@@ -1,19 +1,36 @@
 //! How the elements of tensors lie in memory, as PyTorch keeps it: a transposition, slice or expansion only writes other
 //! strides, and whether a reshape behind one is a view or a copy follows from them.
 
+mod views;
+
+use super::lower::{Forms, Lowering};
 use crate::ir::graph::TensorId;
 
-/// Strides of tensors, in elements, in one list.
-#[derive(Debug, Default)]
-pub(super) struct Strides {
+/// Which tensors are views, and the strides of tensors, in elements, in one list.
+#[derive(Debug)]
+pub struct Strides {
     list: Vec<u64>,
     /// Start and rank, by tensor.
     entries: Vec<Option<(u32, u32)>>,
+    /// Whether a tensor is a view of the first input of the operation that makes it, by tensor.
+    views: Vec<bool>,
 }
 
 impl Strides {
-    pub(super) fn with_tensors(tensors: usize) -> Self {
-        Self { list: Vec::new(), entries: vec![None; tensors] }
+    /// Follows the operations of a forward pass.
+    #[must_use]
+    pub fn of(lowering: &Lowering<'_>, forms: &Forms<'_>) -> Self {
+        let tensors = lowering.analysis.program.tensors.len();
+        let mut strides = Self { list: Vec::new(), entries: vec![None; tensors], views: vec![false; tensors] };
+        for item in forms.items().flatten().filter(|item| item.form.runs >= 1.0) {
+            strides.outputs(&item);
+        }
+        strides
+    }
+
+    /// Whether a tensor is a view of the first input of the operation that makes it.
+    pub(super) fn is_view(&self, tensor: TensorId) -> bool {
+        self.views.get(tensor.0 as usize) == Some(&true)
     }
 
     /// Those of a tensor; `None` where nothing was said of it.
@@ -23,7 +40,7 @@ impl Strides {
     }
 
     /// Those of a tensor with these dims; one that nothing was said of lies in order.
-    pub(super) fn of(&self, tensor: TensorId, dims: &[u64]) -> Vec<u64> {
+    fn or_in_order(&self, tensor: TensorId, dims: &[u64]) -> Vec<u64> {
         match self.get(tensor) {
             Some(strides) if strides.len() == dims.len() => strides.to_vec(),
             _ => in_order(dims),
@@ -31,7 +48,7 @@ impl Strides {
     }
 
     /// Says how a tensor lies. What lies in order needs no entry.
-    pub(super) fn set(&mut self, tensor: TensorId, dims: &[u64], strides: &[u64]) {
+    fn set(&mut self, tensor: TensorId, dims: &[u64], strides: &[u64]) {
         if is_in_order(dims, strides) {
             return;
         }
@@ -44,7 +61,7 @@ impl Strides {
 }
 
 /// Strides of elements that lie in the order of the dims.
-pub(super) fn in_order(dims: &[u64]) -> Vec<u64> {
+fn in_order(dims: &[u64]) -> Vec<u64> {
     let mut strides = vec![1; dims.len()];
     let mut stride = 1_u64;
     for (slot, dim) in strides.iter_mut().zip(dims).rev() {
@@ -66,7 +83,7 @@ fn is_in_order(dims: &[u64], strides: &[u64]) -> bool {
 }
 
 /// Strides of a new tensor whose elements lie in the order of another's strides: what elementwise kernels write.
-pub(super) fn dense_like(dims: &[u64], strides: &[u64]) -> Vec<u64> {
+fn dense_like(dims: &[u64], strides: &[u64]) -> Vec<u64> {
     let mut axes: Vec<usize> = (0..dims.len()).collect();
     // Inner axes first; equal strides (axes of one element, or stretched ones) keep their order.
     axes.sort_by_key(|&axis| (strides.get(axis).copied(), std::cmp::Reverse(axis)));
@@ -82,7 +99,7 @@ pub(super) fn dense_like(dims: &[u64], strides: &[u64]) -> Vec<u64> {
 }
 
 /// Strides of images whose channels lie innermost.
-pub(super) fn channels_last(dims: &[u64]) -> Vec<u64> {
+fn channels_last(dims: &[u64]) -> Vec<u64> {
     let Some((batch, [channels, extents @ ..])) = dims.split_first() else { return in_order(dims) };
     let mut moved = vec![*batch];
     moved.extend(extents);
@@ -95,7 +112,7 @@ pub(super) fn channels_last(dims: &[u64]) -> Vec<u64> {
 }
 
 /// Whether images lie with their channels innermost.
-pub(super) fn is_channels_last(dims: &[u64], strides: &[u64]) -> bool {
+fn is_channels_last(dims: &[u64], strides: &[u64]) -> bool {
     (4..=5).contains(&dims.len()) && !is_in_order(dims, strides) && {
         let wanted = channels_last(dims);
         dims.iter().zip(strides).zip(&wanted).all(|((dim, found), wanted)| *dim == 1 || found == wanted)
