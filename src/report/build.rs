@@ -177,7 +177,7 @@ fn graph(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>
         layers: analysis.layers.len(),
         parameters: parameters(analysis),
         macs: figures.total.macs,
-        macs_formula: figures.macs_formula.as_ref().map(ToString::to_string),
+        macs_formula: analysis.macs_formula(figures).map(|formula| formula.to_string()),
         flops: passes(&figures.total, options.mode),
         bytes: figures.total.bytes,
         symbols: analysis.bound.free.iter().map(|symbol| symbol.name().to_owned()).collect(),
