@@ -16,6 +16,7 @@ use crate::ops::work::Sized;
 use crate::ops::{Family, Work};
 use crate::passes::alike::Operations;
 use crate::passes::parameters::Kind;
+use crate::passes::strides::Strides;
 use crate::runtime::{Kernel, Layout, Library, Pass, Update};
 use crate::target::{Compute, Target};
 
@@ -66,7 +67,7 @@ pub struct Lowering<'a> {
 
 /// Makes the kernels of a step.
 #[must_use]
-pub fn lower(lowering: &Lowering<'_>, forms: &Forms<'_>) -> Schedule {
+pub fn lower(lowering: &Lowering<'_>, forms: &Forms<'_>, strides: &Strides) -> Schedule {
     let mut schedule = Schedule::default();
     let mut items = Vec::with_capacity(lowering.operations.list().len());
     for item in forms.items() {
@@ -75,7 +76,7 @@ pub fn lower(lowering: &Lowering<'_>, forms: &Forms<'_>) -> Schedule {
             None => schedule.unknown += 1,
         }
     }
-    fuse::fuse(lowering, forms.sizes, &items, &mut schedule);
+    fuse::fuse(lowering, forms.sizes, strides, &items, &mut schedule);
     if lowering.target.mode == Mode::Train {
         lowering.casts(&mut schedule);
         lowering.updates(&mut schedule);

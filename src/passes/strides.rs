@@ -1,10 +1,12 @@
 //! How the elements of tensors lie in memory, as PyTorch keeps it: a transposition, slice or expansion only writes other
-//! strides, and whether a reshape behind one is a view or a copy follows from them.
+//! strides, and whether a reshape behind one is a view or a copy follows from them. Lowering asks it which copies run,
+//! liveness which tensors share memory.
 
 mod views;
 
 use super::lower::{Forms, Lowering};
 use crate::ir::graph::TensorId;
+use crate::ops::work::product;
 
 /// Which tensors are views, and the strides of tensors, in elements, in one list.
 #[derive(Debug)]
@@ -33,13 +35,35 @@ impl Strides {
         self.views.get(tensor.0 as usize) == Some(&true)
     }
 
-    /// Those of a tensor; `None` where nothing was said of it.
-    pub(super) fn get(&self, tensor: TensorId) -> Option<&[u64]> {
+    /// Whether the elements of a tensor lie in the order of its dims.
+    pub(super) fn is_in_order(&self, tensor: TensorId) -> bool {
+        self.get(tensor).is_none()
+    }
+
+    /// Whether libraries can convolve a tensor where it lies: channels outermost or innermost of an image.
+    pub(super) fn is_image(&self, tensor: TensorId, dims: &[u64]) -> bool {
+        self.get(tensor).is_none_or(|strides| is_channels_last(dims, strides))
+    }
+
+    /// Whether libraries can multiply a tensor where it lies, as so many matrices one after the other: one, or one for
+    /// each of its outer dims.
+    pub(super) fn is_matrix(&self, tensor: TensorId, dims: &[u64], is_one: bool) -> bool {
+        let (Some(strides), [.., middle, inner], 3..) = (self.get(tensor), dims, dims.len()) else { return true };
+        let rows = product(dims).checked_div(*inner).unwrap_or_default();
+        if is_one {
+            return viewed(dims, strides, &[rows, *inner]).is_some();
+        }
+        let batch = rows.checked_div(*middle).unwrap_or_default();
+        viewed(dims, strides, &[batch, *middle, *inner]).is_some()
+    }
+
+    /// Those of a tensor; `None` where they lie in order.
+    fn get(&self, tensor: TensorId) -> Option<&[u64]> {
         let (start, rank) = self.entries.get(tensor.0 as usize).copied().flatten()?;
         self.list.get(start as usize..start as usize + rank as usize)
     }
 
-    /// Those of a tensor with these dims; one that nothing was said of lies in order.
+    /// Those of a tensor with these dims.
     fn or_in_order(&self, tensor: TensorId, dims: &[u64]) -> Vec<u64> {
         match self.get(tensor) {
             Some(strides) if strides.len() == dims.len() => strides.to_vec(),
@@ -121,7 +145,7 @@ fn is_channels_last(dims: &[u64], strides: &[u64]) -> bool {
 
 /// Strides of the same elements under other dims; `None` where no strides show them so and they must be copied. The rule
 /// is that of `torch.Tensor.view`: dims join where their elements follow each other.
-pub(super) fn viewed(dims: &[u64], strides: &[u64], wanted: &[u64]) -> Option<Vec<u64>> {
+fn viewed(dims: &[u64], strides: &[u64], wanted: &[u64]) -> Option<Vec<u64>> {
     if dims.contains(&0) || wanted.contains(&0) || dims.is_empty() {
         return Some(in_order(wanted));
     }

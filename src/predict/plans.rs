@@ -58,7 +58,7 @@ impl<'a> Plans<'a> {
     #[must_use]
     pub fn schedule(&self, values: &Values, target: &Target) -> Option<Rc<Schedule>> {
         self.schedules.find(|known| is_of(known, values, target), || (values.clone(), target.clone()), || {
-            self.with_forms(values, target, |lowering, forms| lower(lowering, forms))
+            self.with_forms(values, target, |lowering, forms| lower(lowering, forms, &Strides::of(lowering, forms)))
         })
     }
 

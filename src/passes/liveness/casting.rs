@@ -4,11 +4,10 @@
 use super::storages::{Source, Walker};
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::TensorId;
-use crate::ops::work::{Sized, product};
+use crate::ops::work::Sized;
 use crate::ops::{Family, Work};
 use crate::passes::compose::Operation;
 use crate::passes::lower::Form;
-use crate::passes::strides::viewed;
 
 /// How automatic casting treats an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,28 +75,11 @@ impl Walker<'_> {
             }
         }
         let is_matrices = casting == Casting::Half && multiplies_rows(form, index);
-        if is_matrices && source != Source::Stored && !self.is_matrix(input, sized, form, index) {
+        let other = form.inputs.get(1 - index.min(1)).copied().flatten().map_or(0, |other| other.dims.len());
+        if is_matrices && source != Source::Stored && !self.strides.is_matrix(input, sized.dims, other <= 2) {
             return Some(self.copy(sized.elements(), bits));
         }
         Some(own)
-    }
-
-    /// Whether libraries can multiply a tensor where it lies: as one matrix with a matrix on the other side, else as a
-    /// batch of them.
-    fn is_matrix(&self, input: TensorId, sized: Sized<'_>, form: &Form<'_>, index: usize) -> bool {
-        let Some(strides) = self.strides.get(input) else { return true };
-        let other = form.inputs.get(1 - index.min(1)).copied().flatten().map_or(0, |other| other.dims.len());
-        let (rank, inner) = (sized.dims.len(), sized.dims.last().copied().unwrap_or(1));
-        if rank <= 2 {
-            return true;
-        }
-        let rows = product(sized.dims).checked_div(inner).unwrap_or_default();
-        if other <= 2 {
-            return viewed(sized.dims, strides, &[rows, inner]).is_some();
-        }
-        let middle = sized.dim_from_end(1).unwrap_or(1);
-        let batch = rows.checked_div(middle).unwrap_or_default();
-        viewed(sized.dims, strides, &[batch, middle, inner]).is_some()
     }
 
     /// A copy that an operator makes of an input.

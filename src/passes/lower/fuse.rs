@@ -4,8 +4,9 @@ use super::group::Launcher;
 use super::{Class, Item, Lowering, Schedule};
 use crate::engine::Mode;
 use crate::ir::graph::{Origin, TensorId};
-use crate::ir::hash::HashSet;
+use crate::ops::Family;
 use crate::passes::sizes::Sizes;
+use crate::passes::strides::Strides;
 
 /// Operations that run as one: indices of items, in running order.
 #[derive(Debug)]
@@ -19,8 +20,14 @@ pub(super) struct Group {
 }
 
 /// Joins what the runtime fuses and makes the launches.
-pub(super) fn fuse(lowering: &Lowering<'_>, sizes: &Sizes<'_>, items: &[Item<'_>], schedule: &mut Schedule) {
-    let mut fuser = Fuser::new(lowering, sizes, items);
+pub(super) fn fuse(
+    lowering: &Lowering<'_>,
+    sizes: &Sizes<'_>,
+    strides: &Strides,
+    items: &[Item<'_>],
+    schedule: &mut Schedule,
+) {
+    let mut fuser = Fuser::new(lowering, sizes, strides, items);
     for index in 0..items.len() {
         fuser.add(index);
     }
@@ -33,18 +40,22 @@ pub(super) fn fuse(lowering: &Lowering<'_>, sizes: &Sizes<'_>, items: &[Item<'_>
 struct Fuser<'l, 'a> {
     lowering: &'l Lowering<'a>,
     sizes: &'l Sizes<'a>,
+    strides: &'l Strides,
     items: &'l [Item<'a>],
     /// Nodes and graph outputs that read a tensor, by its id.
     readers: Vec<u32>,
     /// The group that makes a tensor, by its id.
     maker: Vec<Option<u32>>,
     groups: Vec<Group>,
-    /// Tensors whose elements do not lie in order: transposed views.
-    strided: HashSet<TensorId>,
 }
 
 impl<'l, 'a> Fuser<'l, 'a> {
-    fn new(lowering: &'l Lowering<'a>, sizes: &'l Sizes<'a>, items: &'l [Item<'a>]) -> Self {
+    fn new(
+        lowering: &'l Lowering<'a>,
+        sizes: &'l Sizes<'a>,
+        strides: &'l Strides,
+        items: &'l [Item<'a>],
+    ) -> Self {
         let tensors = lowering.analysis.program.tensors.len();
         let mut readers = vec![0_u32; tensors];
         let inputs = items.iter().flat_map(|item| &item.operation.inputs);
@@ -55,7 +66,7 @@ impl<'l, 'a> Fuser<'l, 'a> {
             }
         }
         let maker = vec![None; tensors];
-        Self { lowering, sizes, items, readers, maker, groups: Vec::new(), strided: HashSet::default() }
+        Self { lowering, sizes, strides, items, readers, maker, groups: Vec::new() }
     }
 
     fn add(&mut self, index: usize) {
@@ -90,48 +101,40 @@ impl<'l, 'a> Fuser<'l, 'a> {
     }
 
     /// The class of an item in this runtime: frameworks with strided tensors move nothing until somebody needs it.
-    fn class(&mut self, item: &Item<'a>) -> Class {
+    fn class(&self, item: &Item<'a>) -> Class {
         if !self.lowering.target.runtime.fusion.strided_views {
             return item.form.class;
         }
-        let strided = item.operation.inputs.first().copied().flatten().filter(|input| self.strided.contains(input));
         let output = item.operation.outputs.first().copied().flatten();
         match item.form.op {
-            "Transpose" => {
-                // The output of fused attention is laid out so that this transposition undoes another.
-                let from_attention = self.is_made_by_attention(item);
-                if let Some(output) = output.filter(|_| strided.is_none() && !from_attention) {
-                    self.strided.insert(output);
-                }
-                Class::View
-            }
-            "Slice" | "Split" | "Expand" | "Squeeze" | "Unsqueeze" | "Identity" => {
-                if strided.is_some() {
-                    for &output in item.operation.outputs.iter().flatten() {
-                        self.strided.insert(output);
-                    }
-                }
-                Class::View
-            }
-            "Reshape" | "Flatten" if strided.is_some() => Class::Move,
+            "Transpose" | "Slice" | "Split" | "Expand" | "Squeeze" | "Unsqueeze" | "Identity" => Class::View,
+            "Reshape" | "Flatten" if !output.is_some_and(|output| self.strides.is_view(output)) => Class::Move,
             _ => item.form.class,
         }
     }
 
-    /// Whether the first input is a strided view and the item wants its elements in order: rows, and products with a
-    /// weight. Generated kernels read through strides.
+    /// Whether the elements of the first input must be put in order first: rows are walked through as they lie in memory,
+    /// and libraries take images and matrices in a few orders. Generated kernels read through strides.
     fn copied(&self, item: &Item<'a>, class: Class) -> bool {
-        let input = item.operation.inputs.first().copied().flatten();
-        if !input.is_some_and(|input| self.strided.contains(&input)) {
+        let fusion = self.lowering.target.runtime.fusion;
+        let (Some(Some(input)), Some(Some(sized))) = (item.operation.inputs.first(), item.form.inputs.first()) else {
+            return false;
+        };
+        if !fusion.strided_views || self.strides.is_in_order(*input) {
             return false;
         }
         let stored = |tensor: TensorId| {
             let origin = self.lowering.analysis.program.tensor(tensor).map(|tensor| tensor.origin);
             matches!(origin, Some(Origin::Stored(_)))
         };
-        match class {
-            Class::Rows => !self.lowering.target.runtime.fusion.chains,
-            Class::Product => item.operation.inputs.get(1).copied().flatten().is_some_and(stored),
+        match (class, item.form.forward.first().map(|work| work.family)) {
+            (Class::Rows, Some(Family::Reduce { .. })) => false,
+            (Class::Rows, _) => !fusion.chains,
+            (Class::Product, Some(Family::Convolution(_))) => !self.strides.is_image(*input, sized.dims),
+            (Class::Product, _) => {
+                let weight = item.operation.inputs.get(1).copied().flatten();
+                weight.is_some_and(stored) && !self.strides.is_matrix(*input, sized.dims, true)
+            }
             _ => false,
         }
     }
@@ -139,15 +142,6 @@ impl<'l, 'a> Fuser<'l, 'a> {
     /// The group that makes a tensor.
     fn maker(&self, tensor: TensorId) -> Option<usize> {
         Some(self.maker.get(tensor.0 as usize).copied().flatten()? as usize)
-    }
-
-    fn is_made_by_attention(&self, item: &Item<'a>) -> bool {
-        let input = item.operation.inputs.first().copied().flatten();
-        let group = input.and_then(|input| self.maker(input)).and_then(|group| self.groups.get(group));
-        let made = group.and_then(|group| self.items.get(*group.joined.last().unwrap_or(&group.first)));
-        made.is_some_and(|made| {
-            made.form.forward.iter().any(|work| matches!(work.family, crate::ops::Family::Attention { .. }))
-        })
     }
 
     /// The group whose kernel can take in an item.
