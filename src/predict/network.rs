@@ -9,7 +9,7 @@ use super::replicas::{self, Exchange};
 use super::{Bound, Price, roofline};
 use crate::engine::Mode;
 use crate::passes::lower::Schedule;
-use crate::report::{Interval, TimeMs};
+use crate::report::{Bounds, Interval, TimeMs};
 use crate::runtime::{Kernel, Pass};
 use crate::target::{Recompute, Target};
 
@@ -47,6 +47,23 @@ pub struct LayerEstimate {
     pub saved_bytes: u64,
     /// Operations of its products.
     pub product_flops: f64,
+}
+
+impl Estimate {
+    /// What the time of a step on one device goes into; `None` where it takes none.
+    #[must_use]
+    pub fn bounds(&self) -> Option<Bounds> {
+        // A sum of nothing would be -0.
+        let layers = |bound: Bound| {
+            let bound_so = self.layers.iter().filter(|layer| layer.bound == Some(bound));
+            bound_so.fold(0.0, |sum, layer| sum + layer.forward + layer.backward)
+        };
+        let compute = layers(Bound::Compute);
+        let memory = layers(Bound::Memory) + self.time.optimizer;
+        let launch = layers(Bound::Launch) + self.time.overhead;
+        let all = compute + memory + launch;
+        (all > 0.0).then(|| Bounds { compute: compute / all, memory: memory / all, launch: launch / all })
+    }
 }
 
 /// Ends of the interval as multiples of the middle where the name of the device leaves open which board is meant.

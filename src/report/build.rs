@@ -8,7 +8,7 @@ use super::price::Pricing;
 use super::stages::fact_text;
 use super::{
     Assumption, Coverage, Excerpt, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target,
-    TensorType,
+    TensorType, Text,
 };
 use crate::analysis::{Analysis, Figures, LayerFigures};
 use crate::assume::{Assumed, assume};
@@ -234,10 +234,10 @@ fn layers(
         let node = analysis.node(layer)?;
         let shape = node.outputs.iter().flatten().next().and_then(|&output| shape_of(analysis, output));
         Some(Layer {
-            key: node.key.to_string(),
-            scope: node.scope.to_string(),
-            name: node.name.to_string(),
-            op: node.op.to_string(),
+            key: Text::from(&node.key),
+            scope: Text::from(&node.scope),
+            name: Text::from(&node.name),
+            op: Text::from(&node.op),
             class: None,
             place: locator.location(node.place),
             output_shape: shape.map(|shape| shape.dims().iter().map(|dim| evaluated(dim, values)).collect()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, stages};
+use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replicas, Throughput, stages};
 use crate::analysis::Analysis;
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
@@ -15,7 +15,7 @@ use crate::ir::element_type::ElementType;
 use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate};
 use crate::predict::plans::Plans;
-use crate::predict::roofline;
+use crate::predict::{Bound, roofline};
 use crate::target::{ChosenGpu, Context, Target, devices};
 
 /// What is known of a model before a device is chosen.
@@ -98,7 +98,7 @@ impl<'a> Pricing<'a> {
         if let Some(memory) = &mut model.memory_bytes {
             memory.largest_batch = free.and_then(|free| largest_batch(free, self.values, &target));
         }
-        model.bounds = Bounds::of(&model.layers);
+        model.bounds = estimate.bounds();
         model.totals = totals(&self.options.request, &target, &estimate.time);
         lint(&LintCx {
             plans: &self.plans,
@@ -186,9 +186,9 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         });
         layer.share = (time.step.p50 > 0.0).then(|| both.p50 / time.step.p50);
         layer.saved_bytes = Some(if training { i128::from(priced.saved_bytes) } else { 0 });
-        layer.bound = priced.bound.map(|bound| bound.name().to_owned());
+        layer.bound = priced.bound.map(Bound::name);
         layer.kernels = Some(priced.kernels.round() as u32);
-        layer.model = Some(roofline::MODEL.to_owned());
+        layer.model = Some(roofline::MODEL);
         layer.in_domain = None;
     }
 }

@@ -27,7 +27,6 @@ use crate::analysis::Analysis;
 use crate::device::Precision;
 use crate::engine::{CheckOptions, Mode};
 use crate::ir::graph::Node;
-use crate::predict::Bound;
 use crate::predict::network::{Estimate, LayerEstimate, estimate};
 use crate::predict::plans::Plans;
 use crate::report::Model;
@@ -206,12 +205,9 @@ fn upper_end(estimate: &Estimate) -> u64 {
     estimate.memory.upper_end()
 }
 
-/// Share of what a device does in a step that goes into launching kernels, whatever they compute: gaps, the host, and
-/// kernels that are too small to be limited by anything else.
+/// Share of a step on one device that goes into launching kernels, whatever they compute.
 fn launch_share(estimate: &Estimate) -> f64 {
-    let time = &estimate.time;
-    let small: f64 = estimate.layers.iter().filter(|layer| layer.bound == Some(Bound::Launch)).map(layer_ms).sum();
-    share(time.overhead + small, kernels_ms(estimate) + time.optimizer + time.overhead)
+    estimate.bounds().map_or(0.0, |bounds| bounds.launch)
 }
 
 fn share(part: f64, whole: f64) -> f64 {

@@ -115,7 +115,7 @@ pub(super) fn ranked(bounds: Bounds) -> Vec<(&'static str, f64)> {
 fn bounds_line(bounds: Bounds) -> String {
     let shares = ranked(bounds);
     let Some((first, others)) = shares.split_first() else { return String::new() };
-    let mut pieces = vec![format!("{} of the layers' time", share(first.1))];
+    let mut pieces = vec![format!("{} of the step", share(first.1))];
     pieces.extend(others.iter().map(|(name, of)| format!("{name} {}", share(*of))));
     row("bound by", first.0, &pieces)
 }
