@@ -220,14 +220,7 @@ impl Target {
         } = self;
         let products = |target: &Self| [true, false].map(|convolution| target.product_precision(convolution));
         (mode, precision, optimizer, version, attention, recompute)
-            == (
-                &other.mode,
-                &other.precision,
-                &other.optimizer,
-                &other.version,
-                &other.attention,
-                &other.recompute,
-            )
+            == (&other.mode, &other.precision, &other.optimizer, &other.version, &other.attention, &other.recompute)
             && runtime.name == other.runtime.name
             && products(self) == products(other)
     }

@@ -5,8 +5,8 @@ mod form;
 mod fuse;
 mod group;
 
-pub use form::{Form, Forms};
 pub(super) use form::{Class, Item};
+pub use form::{Form, Forms};
 
 use crate::analysis::Analysis;
 use crate::device::Precision;

@@ -57,17 +57,21 @@ impl<'a> Plans<'a> {
     /// The kernels of a step; `None` where a size that they depend on is not known.
     #[must_use]
     pub fn schedule(&self, values: &Values, target: &Target) -> Option<Rc<Schedule>> {
-        self.schedules.find(|known| is_of(known, values, target), || (values.clone(), target.clone()), || {
-            self.with_forms(values, target, |lowering, forms| lower(lowering, forms, &Strides::of(lowering, forms)))
-        })
+        self.schedules.find(
+            |known| is_of(known, values, target),
+            || (values.clone(), target.clone()),
+            || self.with_forms(values, target, |lowering, forms| lower(lowering, forms, &Strides::of(lowering, forms))),
+        )
     }
 
     /// The tensors of a step in time; `None` where a size that they depend on is not known.
     #[must_use]
     pub fn live(&self, values: &Values, target: &Target) -> Option<Rc<Liveness>> {
-        self.lives.find(|known| is_of(known, values, target), || (values.clone(), target.clone()), || {
-            self.with_forms(values, target, |lowering, forms| live(lowering, forms, &Strides::of(lowering, forms)))
-        })
+        self.lives.find(
+            |known| is_of(known, values, target),
+            || (values.clone(), target.clone()),
+            || self.with_forms(values, target, |lowering, forms| live(lowering, forms, &Strides::of(lowering, forms))),
+        )
     }
 
     fn with_forms<T>(

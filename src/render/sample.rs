@@ -120,10 +120,7 @@ fn good() -> Model {
                 ..layer(&long, Some(4_110_417_920), Some(1_234_567))
             },
             Layer {
-                op: "com.example.Strange".into(),
-                parameters: 0,
-                output_shape: None,
-                ..layer("層/é", None, None)
+                op: "com.example.Strange".into(), parameters: 0, output_shape: None, ..layer("層/é", None, None)
             },
         ],
         diagnostics: vec![shape_warning()],
@@ -224,12 +221,7 @@ fn broken() -> Model {
         name: code.name().to_owned(),
         level: Level::Error,
         message: "expected a name, found \u{1b}[31m".to_owned(),
-        places: vec![Location {
-            file: "bad.onnxtxt".into(),
-            line: Some(7),
-            column: Some(3),
-            ..Location::default()
-        }],
+        places: vec![Location { file: "bad.onnxtxt".into(), line: Some(7), column: Some(3), ..Location::default() }],
         help: None,
         notes: Vec::new(),
         unlisted: 0,

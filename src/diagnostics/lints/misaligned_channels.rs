@@ -101,8 +101,10 @@ fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
             return None;
         }
         let operation = by_layer.get(&launch.layer)?;
-        let forward =
-            schedule.kernels(launch).iter().find(|kernel| kernel.pass == Pass::Forward && kernel.family.is_product())?;
+        let forward = schedule
+            .kernels(launch)
+            .iter()
+            .find(|kernel| kernel.pass == Pass::Forward && kernel.family.is_product())?;
         if !on_tensor(forward.precision, &target.device) {
             return None;
         }

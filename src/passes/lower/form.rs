@@ -181,7 +181,8 @@ impl<'a> Forming<'a> {
 
     /// The name of an operation's operator; empty for one that exporters took apart.
     fn name(&self, operation: &Operation) -> &'a str {
-        let node = self.lowering.analysis.layers.get(operation.layer).and_then(|layer| self.lowering.analysis.node(layer));
+        let node =
+            self.lowering.analysis.layers.get(operation.layer).and_then(|layer| self.lowering.analysis.node(layer));
         node.filter(|_| operation.operator.is_none()).map_or("", |node| &*node.op)
     }
 

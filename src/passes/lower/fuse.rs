@@ -50,12 +50,7 @@ struct Fuser<'l, 'a> {
 }
 
 impl<'l, 'a> Fuser<'l, 'a> {
-    fn new(
-        lowering: &'l Lowering<'a>,
-        sizes: &'l Sizes<'a>,
-        strides: &'l Strides,
-        items: &'l [Item<'a>],
-    ) -> Self {
+    fn new(lowering: &'l Lowering<'a>, sizes: &'l Sizes<'a>, strides: &'l Strides, items: &'l [Item<'a>]) -> Self {
         let tensors = lowering.analysis.program.tensors.len();
         let mut readers = vec![0_u32; tensors];
         let inputs = items.iter().flat_map(|item| &item.operation.inputs);

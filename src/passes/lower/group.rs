@@ -148,7 +148,9 @@ impl<'l, 'a> Launcher<'l, 'a> {
         let mut written: Vec<TensorId> = made.iter().copied().filter(escapes).collect();
         // Sums run in one order, whatever the hash.
         written.sort_unstable();
-        let sum = |tensors: &mut dyn Iterator<Item = TensorId>| tensors.filter_map(|tensor| self.sizes.get(tensor)).map(|sized| lowering.bytes(sized)).sum::<f64>();
+        let sum = |tensors: &mut dyn Iterator<Item = TensorId>| {
+            tensors.filter_map(|tensor| self.sizes.get(tensor)).map(|sized| lowering.bytes(sized)).sum::<f64>()
+        };
         let reads = sum(&mut read.iter().copied());
         let writes = sum(&mut written.iter().copied());
 
