@@ -82,6 +82,9 @@ struct Found {
     inputs: Vec<Option<TensorId>>,
 }
 
+/// Name of an operator, and values of its attributes.
+type Named = (&'static str, Vec<i64>);
+
 struct Composer<'a> {
     analysis: &'a Analysis,
     /// The layer that makes a tensor.
@@ -92,7 +95,7 @@ struct Composer<'a> {
     taken: Vec<bool>,
     made: HashMap<usize, Found>,
     /// Operators by name and values of attributes: equal operations share one, as equal nodes do.
-    operators: RefCell<HashMap<(&'static str, Vec<i64>), Arc<dyn Operator>>>,
+    operators: RefCell<HashMap<Named, Arc<dyn Operator>>>,
     linear: Arc<dyn Operator>,
     attention: Arc<dyn Operator>,
 }
