@@ -12,13 +12,15 @@ use crate::ir::dim::{Dim, Symbol, Tape};
 use crate::ir::graph::{GraphId, Node, Program};
 use crate::ir::hash::{HashMap, HashSet};
 use crate::ir::place::Places;
-use crate::ops::Repeats;
+use crate::ops::{Cost, Repeats};
+use crate::passes::alike::Operations;
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
-use crate::passes::compose::{Operation, compose};
+use crate::passes::compose::compose;
 use crate::passes::count::{Counted, Layer, count};
 use crate::passes::infer::{Inference, infer};
 use crate::passes::parameters::{Usage, classify};
 use crate::passes::resolve::resolve;
+use crate::passes::sizes::{Shapes, Sizes};
 use crate::runtime::Attention;
 
 /// All that is known of a model before the free dims have values.
@@ -41,8 +43,12 @@ pub struct Analysis {
     /// Findings of all passes, in the order of the passes.
     pub diagnostics: Vec<Diagnostic>,
     tape: Tape,
+    /// For each layer whether its cost depends on free dims alone.
+    is_free: Vec<bool>,
+    /// Made when first asked for.
+    shapes: OnceLock<Shapes>,
     /// Operations with attention eager and fused, made when first asked for.
-    operations: [OnceLock<Vec<Operation>>; 2],
+    operations: [OnceLock<Operations>; 2],
 }
 
 /// Figures of one layer for one set of values.
@@ -75,8 +81,8 @@ pub struct Figures {
     pub not_counted: usize,
     /// Free symbols without a value that some figure depends on.
     pub unbound: Vec<String>,
-    /// MACs as a formula in the free dims; `None` where it is too long or rests on what is not known.
-    pub macs_formula: Option<Dim>,
+    /// For each graph that runs how often it does, as a formula; `None` where MACs in it have none.
+    rounds: HashMap<GraphId, Option<Dim>>,
 }
 
 /// Figures of a layer on the tape.
@@ -96,16 +102,47 @@ impl Analysis {
             program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
         let Counted { layers, needs_gradient } = count(&program, &inference, &usages, &frozen);
         let tape = compile(&layers);
-        let operations = [OnceLock::new(), OnceLock::new()];
-        Self { program, bound, inference, usages, frozen, layers, needs_gradient, diagnostics, tape, operations }
+        let is_free = layers.iter().map(|layer| layer.cost.as_ref().is_some_and(is_free)).collect();
+        Self {
+            program,
+            bound,
+            inference,
+            usages,
+            frozen,
+            layers,
+            needs_gradient,
+            diagnostics,
+            tape,
+            is_free,
+            shapes: OnceLock::new(),
+            operations: [OnceLock::new(), OnceLock::new()],
+        }
     }
 
     /// The operations that a framework runs: layers, with those that an exporter took apart put together again.
     #[must_use]
-    pub fn operations(&self, attention: Attention) -> &[Operation] {
+    pub fn operations(&self, attention: Attention) -> &Operations {
         let [eager, fused] = &self.operations;
         let slot = if attention == Attention::Fused { fused } else { eager };
-        slot.get_or_init(|| compose(self, attention))
+        slot.get_or_init(|| Operations::new(self, compose(self, attention)))
+    }
+
+    /// Which tensors have the same shape.
+    #[must_use]
+    pub fn shapes(&self) -> &Shapes {
+        self.shapes.get_or_init(|| Shapes::of(&self.inference))
+    }
+
+    /// Sizes of all tensors for these values of the free symbols.
+    #[must_use]
+    pub fn sizes(&self, values: &BTreeMap<String, i128>) -> Sizes<'_> {
+        Sizes::of(self.shapes(), &self.inference, values)
+    }
+
+    /// What tells the cost of one run of a layer from others: equal for layers whose formulas are.
+    #[must_use]
+    pub fn cost_slots(&self, layer: usize) -> &[usize] {
+        self.tape.places().get(layer * SLOTS..(layer + 1) * SLOTS).unwrap_or_default()
     }
 
     /// The node of a layer.
@@ -118,27 +155,48 @@ impl Analysis {
     #[must_use]
     pub fn at(&self, values: &BTreeMap<String, i128>) -> Figures {
         let lookup = |symbol: &Symbol| values.get(symbol.name()).copied();
-        let flat = self.tape.eval(&lookup);
+        let costs = self.tape.eval_places(&lookup);
         let mut by_graph: HashMap<GraphId, Vec<usize>> = HashMap::default();
         for (index, layer) in self.layers.iter().enumerate() {
             by_graph.entry(layer.graph).or_default().push(index);
         }
         let mut summing = Summing {
             analysis: self,
-            flat,
+            costs,
             by_graph,
             values,
             figures: vec![LayerFigures::default(); self.layers.len()],
+            rounds: HashMap::default(),
         };
         let mut sum = summing.graph(GraphId(0), &Times::ONCE);
         summing.forget_impossible(&mut sum.total);
-        let mut figures =
-            Figures { layers: summing.figures, total: sum.total, not_counted: sum.not_counted, ..Figures::default() };
-        figures.macs_formula = sum.formula.filter(Dim::is_free);
+        let mut figures = Figures {
+            layers: summing.figures,
+            total: sum.total,
+            not_counted: sum.not_counted,
+            unbound: Vec::new(),
+            rounds: summing.rounds,
+        };
         if figures.not_counted > 0 {
             self.find_unbound(values, &mut figures);
         }
         figures
+    }
+
+    /// MACs as a formula in the free dims; `None` where it is too long or rests on what is not known. The values decide
+    /// only which branches run.
+    #[must_use]
+    pub fn macs_formula(&self, figures: &Figures) -> Option<Dim> {
+        let mut terms = Vec::new();
+        for layer in &self.layers {
+            // What never runs has no MACs.
+            let Some(rounds) = figures.rounds.get(&layer.graph) else { continue };
+            let macs = &layer.cost.as_ref()?.macs;
+            if *macs != Dim::ZERO {
+                terms.push(at_bound(macs) * rounds.as_ref()?);
+            }
+        }
+        Some(terms.into_iter().sum()).filter(Dim::is_free)
     }
 
     /// Names the free symbols without a value that some figure depends on; totals that need one are not known.
@@ -196,6 +254,11 @@ fn at_bound(dim: &Dim) -> Dim {
     if dim.is_free() { dim.clone() } else { dim.upper_bound().unwrap_or_else(|| dim.clone()) }
 }
 
+/// Whether a cost depends on nothing that only a run knows.
+fn is_free(cost: &Cost) -> bool {
+    [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written].iter().all(|dim| dim.is_free())
+}
+
 fn compile(layers: &[Layer]) -> Tape {
     let mut dims = Vec::with_capacity(layers.len() * SLOTS);
     for layer in layers {
@@ -227,15 +290,16 @@ impl Times {
 struct Sum {
     total: LayerFigures,
     not_counted: usize,
-    formula: Option<Dim>,
 }
 
 struct Summing<'a> {
     analysis: &'a Analysis,
-    flat: Vec<Option<i128>>,
+    /// Different costs, by their slots.
+    costs: Vec<Option<i128>>,
     by_graph: HashMap<GraphId, Vec<usize>>,
     values: &'a BTreeMap<String, i128>,
     figures: Vec<LayerFigures>,
+    rounds: HashMap<GraphId, Option<Dim>>,
 }
 
 impl Summing<'_> {
@@ -249,8 +313,8 @@ impl Summing<'_> {
             repeats: times.number,
             at_bound: false,
         };
-        let mut sum = Sum { total: zero, not_counted: 0, formula: Some(Dim::ZERO) };
-        let mut terms = Vec::new();
+        let mut sum = Sum { total: zero, not_counted: 0 };
+        self.rounds.insert(id, times.formula.clone());
         for index in self.by_graph.get(&id).cloned().unwrap_or_default() {
             let Some(layer) = self.analysis.layers.get(index) else { continue };
             let figures = self.layer(index, layer, times);
@@ -258,21 +322,16 @@ impl Summing<'_> {
             if let Some(slot) = self.figures.get_mut(index) {
                 *slot = figures;
             }
-            match &layer.cost {
-                Some(cost) if cost.macs == Dim::ZERO => {}
-                Some(cost) => match &times.formula {
-                    Some(times) if !self.is_cut_off(index) => terms.push(at_bound(&cost.macs) * times),
-                    _ => sum.formula = None,
-                },
-                None => sum.formula = None,
+            // MACs that pass the range of numbers.
+            if self.cost(index, 0) == Some(i128::MAX) {
+                self.rounds.insert(id, None);
             }
-            self.children(layer, times, &mut sum, &mut terms);
+            self.children(layer, times, &mut sum);
         }
-        sum.formula = sum.formula.map(|_| terms.into_iter().sum());
         sum
     }
 
-    fn children(&mut self, layer: &Layer, times: &Times, sum: &mut Sum, terms: &mut Vec<Dim>) {
+    fn children(&mut self, layer: &Layer, times: &Times, sum: &mut Sum) {
         let mut branches = Vec::new();
         for (child, repeats) in &layer.children {
             if *repeats == Repeats::Branch {
@@ -281,7 +340,7 @@ impl Summing<'_> {
             }
             let inner = self.times(repeats, times);
             let part = self.graph(*child, &inner);
-            merge(sum, part, terms);
+            merge(sum, part);
         }
         if branches.is_empty() {
             return;
@@ -297,7 +356,7 @@ impl Summing<'_> {
             .map(|(place, _)| place);
         for (place, (child, part)) in parts.into_iter().enumerate() {
             if Some(place) == dearest {
-                merge(sum, part, terms);
+                merge(sum, part);
             } else {
                 self.never(child);
             }
@@ -306,7 +365,8 @@ impl Summing<'_> {
 
     /// Sets the figures of a subgraph that does not run, with all that is nested in it.
     fn never(&mut self, id: GraphId) {
-        let never = Times { number: Some(0), formula: Some(Dim::ZERO), at_bound: true };
+        let never = Times { number: Some(0), formula: None, at_bound: true };
+        self.rounds.remove(&id);
         for index in self.by_graph.get(&id).cloned().unwrap_or_default() {
             let Some(layer) = self.analysis.layers.get(index) else { continue };
             let figures = self.layer(index, layer, &never);
@@ -339,34 +399,34 @@ impl Summing<'_> {
     /// A total has no number where that of a layer is negative or passes the range of numbers.
     fn forget_impossible(&self, total: &mut LayerFigures) {
         let layers = self.analysis.layers.iter().zip(&self.figures);
-        for ((layer, figures), known) in layers.zip(self.flat.chunks_exact(SLOTS)) {
+        for (index, (layer, figures)) in layers.enumerate() {
             let (Some(_), Some(1..)) = (&layer.cost, figures.repeats) else { continue };
             let parts = [figures.macs, figures.flops, figures.backward_flops, figures.bytes];
             let totals = [&mut total.macs, &mut total.flops, &mut total.backward_flops, &mut total.bytes];
-            for ((total, part), known) in totals.into_iter().zip(parts).zip(known) {
-                if part.is_none() && known.is_some() {
+            for (slot, (total, part)) in totals.into_iter().zip(parts).enumerate() {
+                if part.is_none() && self.cost(index, slot).is_some() {
                     *total = None;
                 }
             }
         }
     }
 
-    /// Whether the MACs of a layer pass the range of numbers.
-    fn is_cut_off(&self, index: usize) -> bool {
-        self.flat.get(index * SLOTS).copied().flatten() == Some(i128::MAX)
+    /// A part of the cost of one run of a layer.
+    fn cost(&self, layer: usize, slot: usize) -> Option<i128> {
+        let place = *self.analysis.tape.places().get(layer * SLOTS + slot)?;
+        self.costs.get(place).copied().flatten()
     }
 
     fn layer(&self, index: usize, layer: &Layer, times: &Times) -> LayerFigures {
-        let Some(cost) = &layer.cost else {
+        if layer.cost.is_none() {
             return LayerFigures { repeats: times.number, at_bound: times.at_bound, ..LayerFigures::default() };
-        };
+        }
         let slot = |offset: usize| {
-            let one = self.flat.get(index * SLOTS + offset).copied().flatten()?;
+            let one = self.cost(index, offset)?;
             let all = one.saturating_mul(times.number?);
             // A dim below zero has no cost, and a number that was cut off at the end of the range is none.
             (0..i128::MAX).contains(&all).then_some(all)
         };
-        let free = [&cost.macs, &cost.flops, &cost.bytes_read, &cost.bytes_written].iter().all(|dim| dim.is_free());
         LayerFigures {
             macs: slot(0),
             flops: slot(1),
@@ -374,7 +434,7 @@ impl Summing<'_> {
             bytes: slot(3),
             bytes_written: slot(4),
             repeats: times.number,
-            at_bound: times.at_bound || !free,
+            at_bound: times.at_bound || self.analysis.is_free.get(index) != Some(&true),
         }
     }
 }
@@ -396,13 +456,9 @@ fn add(sum: &mut Sum, figures: &LayerFigures) {
     sum.total.at_bound |= figures.at_bound;
 }
 
-fn merge(sum: &mut Sum, part: Sum, terms: &mut Vec<Dim>) {
+fn merge(sum: &mut Sum, part: Sum) {
     let not_counted = sum.not_counted;
     let known = LayerFigures { repeats: None, ..part.total };
     add(sum, &known);
     sum.not_counted = not_counted + part.not_counted;
-    match part.formula {
-        Some(formula) => terms.push(formula),
-        None => sum.formula = None,
-    }
 }

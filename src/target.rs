@@ -211,6 +211,41 @@ impl Target {
         }
     }
 
+    /// Whether a model runs the same kernels and holds the same tensors on this target and on another.
+    #[must_use]
+    pub fn runs_like(&self, other: &Self) -> bool {
+        // What stands here with `_` decides times and what is held beside tensors.
+        let Self {
+            device: _,
+            cards: _,
+            uncertain: _,
+            mode,
+            batch: _,
+            accumulate,
+            precision,
+            precision_is_given: _,
+            optimizer,
+            runtime,
+            version,
+            attention,
+            replicas: _,
+            hosts: _,
+            strategy: _,
+            zero: _,
+            interconnect: _,
+            network: _,
+            recompute,
+            input_ms: _,
+            input_samples_per_s: _,
+        } = self;
+        let products = |target: &Self| [true, false].map(|convolution| target.product_precision(convolution));
+        (mode, accumulate, precision, optimizer, version, attention, recompute)
+            == (&other.mode, &other.accumulate, &other.precision, &other.optimizer, &other.version, &other.attention, &other.recompute)
+            && runtime.name == other.runtime.name
+            && products(self) == products(other)
+            && self.shards(Zero::Optimizer) == other.shards(Zero::Optimizer)
+    }
+
     /// Each kind of card, with how many there are of it.
     #[must_use]
     pub fn kinds(&self) -> Vec<(u32, &Arc<Device>)> {

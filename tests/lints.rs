@@ -48,6 +48,24 @@ fn replicated(id: &str, replicas: u32, strategy: Strategy) -> Request {
 }
 
 #[test]
+fn launches_have_one_share_in_the_summary_and_in_the_lint() {
+    let (wide, narrow) = (chain("512", &[2048; 12]), chain("1", &[64; 12]));
+    let mut said = Vec::new();
+    for text in [&wide, &narrow] {
+        let model = priced(text, Mode::Infer, gpu("v100"));
+        let bounds = model.bounds.unwrap();
+        let share = format!("{:.0} %", 100.0 * bounds.launch);
+        match found(&model, "launch-bound") {
+            Some(lint) => assert!(bounds.launch > 0.5 && lint.message.starts_with(&share), "{share}: {lint:#?}"),
+            None => assert!(bounds.launch <= 0.5, "{bounds:?}"),
+        }
+        said.push(found(&model, "launch-bound").is_some());
+        assert!((bounds.compute + bounds.memory + bounds.launch - 1.0).abs() < 1e-9, "{bounds:?}");
+    }
+    assert_eq!(said, [false, true]);
+}
+
+#[test]
 fn what_does_not_fit_is_an_error_on_a_card_that_was_asked_for() {
     let text = chain("batch", &[131_072, 131_072]);
     let asked = priced(&text, Mode::Train, gpu("a100-sxm4-40gb"));

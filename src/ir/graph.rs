@@ -82,8 +82,8 @@ pub struct Node {
     pub op: Arc<str>,
     /// Module path.
     pub scope: Arc<str>,
-    /// The operator; `None` when it has no rule or could not be built.
-    pub operator: Option<Box<dyn Operator>>,
+    /// The operator, which equal nodes share; `None` when it has no rule or could not be built.
+    pub operator: Option<Arc<dyn Operator>>,
     /// Inputs; `None` where one is left out.
     pub inputs: Vec<Option<TensorId>>,
     /// Outputs; `None` where one is left out.

@@ -5,13 +5,14 @@ mod activations;
 mod attention;
 mod norms;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
 use crate::frontend::onnx::model::{AttributeDef, AttributeValue, NodeDef};
 use crate::ir::graph::{Node, Origin, TensorId};
 use crate::ir::hash::HashMap;
-use crate::ops::composed::Linear;
+use crate::ops::composed::{DotProductAttention, Linear};
 use crate::ops::{NodeView, Operator, table};
 use crate::runtime::Attention;
 
@@ -81,6 +82,9 @@ struct Found {
     inputs: Vec<Option<TensorId>>,
 }
 
+/// Name of an operator, and values of its attributes.
+type Named = (&'static str, Vec<i64>);
+
 struct Composer<'a> {
     analysis: &'a Analysis,
     /// The layer that makes a tensor.
@@ -90,6 +94,10 @@ struct Composer<'a> {
     /// By layer: the operation that took it in.
     taken: Vec<bool>,
     made: HashMap<usize, Found>,
+    /// Operators by name and values of attributes: equal operations share one, as equal nodes do.
+    operators: RefCell<HashMap<Named, Arc<dyn Operator>>>,
+    linear: Arc<dyn Operator>,
+    attention: Arc<dyn Operator>,
 }
 
 impl<'a> Composer<'a> {
@@ -111,7 +119,16 @@ impl<'a> Composer<'a> {
         for graph in &analysis.program.graphs {
             graph.outputs.iter().flatten().copied().for_each(&mut read);
         }
-        Self { analysis, maker, readers, taken: vec![false; analysis.layers.len()], made: HashMap::default() }
+        Self {
+            analysis,
+            maker,
+            readers,
+            taken: vec![false; analysis.layers.len()],
+            made: HashMap::default(),
+            operators: RefCell::default(),
+            linear: Arc::new(Linear),
+            attention: Arc::new(DotProductAttention),
+        }
     }
 
     fn take(&mut self, found: Found) {
@@ -225,11 +242,21 @@ impl<'a> Composer<'a> {
             return None;
         }
         let inputs = vec![Some(x), Some(weight), Some(bias)];
-        Some(Found { layer, absorbed: vec![matmul], operator: Arc::new(Linear), inputs })
+        Some(Found { layer, absorbed: vec![matmul], operator: Arc::clone(&self.linear), inputs })
+    }
+
+    /// An operator of the standard domain with these attributes.
+    fn operator(&self, name: &'static str, attributes: &[(&str, i64)]) -> Option<Arc<dyn Operator>> {
+        let key = (name, attributes.iter().map(|(_, value)| *value).collect());
+        if let Some(known) = self.operators.borrow().get(&key) {
+            return Some(Arc::clone(known));
+        }
+        let operator = made(name, attributes)?;
+        self.operators.borrow_mut().insert(key, Arc::clone(&operator));
+        Some(operator)
     }
 }
 
-/// An operator of the standard domain with these attributes.
 fn made(name: &str, attributes: &[(&str, i64)]) -> Option<Arc<dyn Operator>> {
     /// The operator set that all of them are in.
     const OPSET: i64 = 24;

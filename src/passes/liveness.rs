@@ -5,12 +5,11 @@
 mod casting;
 mod segments;
 mod storages;
-mod strides;
 mod timeline;
-mod views;
 
 use crate::engine::Mode;
-use crate::passes::lower::Lowering;
+use crate::passes::lower::{Forms, Lowering};
+use crate::passes::strides::Strides;
 use crate::target::Recompute;
 use timeline::Clock;
 
@@ -54,8 +53,8 @@ impl Moment {
 
 /// Follows the tensors of a step.
 #[must_use]
-pub fn live(lowering: &Lowering<'_>) -> Liveness {
-    let walk = storages::walk(lowering);
+pub fn live(lowering: &Lowering<'_>, forms: &Forms<'_>, strides: &Strides) -> Liveness {
+    let walk = storages::walk(lowering, forms, strides);
     let training = lowering.target.mode == Mode::Train;
     let recompute = if training { lowering.target.recompute } else { Recompute::None };
     let segments = segments::segments(&walk, lowering.analysis, recompute);

@@ -1,5 +1,6 @@
 //! Passes: functions from data to data, over whole graphs. What holds for one operator is in [`crate::ops`].
 
+pub mod alike;
 pub mod bind;
 pub mod compose;
 pub mod count;
@@ -11,4 +12,5 @@ pub mod payloads;
 pub mod resolve;
 pub mod review;
 pub mod sizes;
+pub mod strides;
 mod ties;

@@ -1,4 +1,4 @@
-//! Sizes of all tensors for one set of values of the free dims.
+//! Shapes of all tensors, each different one once, and their sizes for one set of values of the free dims.
 
 use std::collections::BTreeMap;
 
@@ -6,89 +6,88 @@ use crate::ir::dim::{Dim, Symbol};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
 use crate::ir::graph::TensorId;
+use crate::ir::hash::HashMap;
+use crate::ir::shape::Shape;
 use crate::ops::work::Sized;
 use crate::passes::infer::Inference;
 
-/// Dims of every tensor as numbers, in one list.
+/// Which tensors have the same shape and element type. A network has few different ones.
 #[derive(Clone, Debug, Default)]
-pub struct Sizes {
-    dims: Vec<u64>,
-    tensors: Vec<Option<Entry>>,
+pub struct Shapes {
+    /// The shape of each tensor.
+    tensors: Vec<ShapeId>,
+    /// A tensor of each shape.
+    examples: Vec<TensorId>,
 }
 
-/// Where a tensor's dims stand in the list.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    start: u32,
-    rank: u32,
-    element: ElementType,
-}
+/// A shape with its element type; 0 where one of both is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ShapeId(pub u32);
 
-impl Sizes {
-    /// Sizes of all tensors; a dim that data decides counts at its upper bound.
+impl Shapes {
+    /// Shapes of all tensors.
     #[must_use]
-    pub fn of(inference: &Inference, values: &BTreeMap<String, i128>) -> Self {
-        let mut sizes = Self::default();
-        let mut numbers = Numbers { values, last: None };
-        sizes.tensors.reserve(inference.facts.len());
-        for fact in &inference.facts {
-            let entry = sizes.add(fact, &mut numbers);
-            sizes.tensors.push(entry);
+    pub fn of(inference: &Inference) -> Self {
+        let mut known: HashMap<(ElementType, &Shape), ShapeId> = HashMap::default();
+        let mut shapes = Self { tensors: Vec::with_capacity(inference.facts.len()), examples: Vec::new() };
+        for (tensor, fact) in (0..).map(TensorId).zip(&inference.facts) {
+            let id = shape_of(fact).map(|key| {
+                *known.entry(key).or_insert_with(|| {
+                    shapes.examples.push(tensor);
+                    ShapeId(u32::try_from(shapes.examples.len()).unwrap_or_default())
+                })
+            });
+            shapes.tensors.push(id.unwrap_or_default());
         }
-        sizes
+        shapes
     }
 
-    fn add(&mut self, fact: &Fact, numbers: &mut Numbers<'_>) -> Option<Entry> {
-        let fact = match fact {
-            Fact::Optional(inner) => inner,
-            other => other,
+    /// The shape of a tensor.
+    #[must_use]
+    pub fn get(&self, tensor: TensorId) -> ShapeId {
+        self.tensors.get(tensor.0 as usize).copied().unwrap_or_default()
+    }
+}
+
+fn shape_of(fact: &Fact) -> Option<(ElementType, &Shape)> {
+    let fact = match fact {
+        Fact::Optional(inner) => inner,
+        other => other,
+    };
+    let tensor = fact.as_tensor()?;
+    Some((tensor.element?, tensor.shape.as_ref()?))
+}
+
+/// Dims of every shape as numbers.
+#[derive(Clone, Debug)]
+pub struct Sizes<'a> {
+    shapes: &'a Shapes,
+    dims: Vec<Option<(Vec<u64>, ElementType)>>,
+}
+
+impl<'a> Sizes<'a> {
+    /// Sizes of all tensors; a dim that data decides counts at its upper bound.
+    #[must_use]
+    pub fn of(shapes: &'a Shapes, inference: &Inference, values: &BTreeMap<String, i128>) -> Self {
+        let sized = |tensor: &TensorId| {
+            let (element, shape) = shape_of(inference.fact(*tensor))?;
+            let dims: Option<Vec<u64>> = shape.dims().iter().map(|dim| number(dim, values)).collect();
+            Some((dims?, element))
         };
-        let tensor = fact.as_tensor()?;
-        let element = tensor.element?;
-        let start = self.dims.len();
-        for dim in tensor.shape.as_ref()?.dims() {
-            match numbers.of(dim) {
-                Some(number) => self.dims.push(number),
-                None => {
-                    self.dims.truncate(start);
-                    return None;
-                }
-            }
-        }
-        let rank = u32::try_from(self.dims.len() - start).ok()?;
-        Some(Entry { start: u32::try_from(start).ok()?, rank, element })
+        Self { shapes, dims: shapes.examples.iter().map(sized).collect() }
     }
 
     /// The size of a tensor; `None` where it is not known.
     #[must_use]
     pub fn get(&self, tensor: TensorId) -> Option<Sized<'_>> {
-        let entry = self.tensors.get(tensor.0 as usize).copied().flatten()?;
-        let start = entry.start as usize;
-        let dims = self.dims.get(start..start + entry.rank as usize)?;
-        Some(Sized { dims, element: entry.element })
+        let place = (self.shapes.get(tensor).0 as usize).checked_sub(1)?;
+        let (dims, element) = self.dims.get(place)?.as_ref()?;
+        Some(Sized { dims, element: *element })
     }
 }
 
-/// Dims as numbers; neighbours often have the same one.
-struct Numbers<'a> {
-    values: &'a BTreeMap<String, i128>,
-    last: Option<(Dim, Option<u64>)>,
-}
-
-impl Numbers<'_> {
-    fn of(&mut self, dim: &Dim) -> Option<u64> {
-        if let Some(number) = dim.as_const() {
-            return u64::try_from(number).ok();
-        }
-        if let Some((last, number)) = &self.last
-            && last == dim
-        {
-            return *number;
-        }
-        let lookup = |symbol: &Symbol| self.values.get(symbol.name()).copied();
-        let bounded = if dim.is_free() { Some(dim.clone()) } else { dim.upper_bound() };
-        let number = bounded.and_then(|dim| dim.eval(&lookup)).and_then(|number| u64::try_from(number).ok());
-        self.last = Some((dim.clone(), number));
-        number
-    }
+fn number(dim: &Dim, values: &BTreeMap<String, i128>) -> Option<u64> {
+    let lookup = |symbol: &Symbol| values.get(symbol.name()).copied();
+    let number = if dim.is_free() { dim.eval(&lookup) } else { dim.upper_bound()?.eval(&lookup) };
+    number.and_then(|number| u64::try_from(number).ok())
 }

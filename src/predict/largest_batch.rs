@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{self, Memory};
-use crate::analysis::Analysis;
-use crate::passes::lower::Lowering;
-use crate::passes::sizes::Sizes;
+use super::memory;
+use super::plans::Plans;
 use crate::target::Target;
 
 /// Evaluations before the search ends with the largest batch that was seen to fit. Two give the line and two more the
@@ -19,7 +17,8 @@ const LARGEST: u64 = 1 << 30;
 /// The largest batch per replica whose upper end fits the device: 0 where not even one sample does; `None` where the
 /// analysis has no free batch, where memory does not depend on it, or a size is not known.
 #[must_use]
-pub fn largest_batch(analysis: &Analysis, values: &BTreeMap<String, i128>, target: &Target) -> Option<u64> {
+pub fn largest_batch(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<u64> {
+    let analysis = plans.analysis();
     let symbol = analysis.bound.batch.as_deref()?;
     if !analysis.bound.free.iter().any(|free| free.name() == symbol) {
         return None;
@@ -30,7 +29,8 @@ pub fn largest_batch(analysis: &Analysis, values: &BTreeMap<String, i128>, targe
     let mut needed = |batch: u64| -> Option<f64> {
         values.insert(symbol.to_owned(), i128::from(batch));
         target.batch = Some(batch);
-        Some(at(analysis, &values, &target)?.upper_end() as f64)
+        let live = plans.live(&values, &target)?;
+        Some(memory::estimate(&plans.lowering(&target), &live).upper_end() as f64)
     };
     let mut fits = (1, needed(1)?);
     if fits.1 > capacity {
@@ -85,18 +85,6 @@ fn crossing(low: (u64, f64), high: (u64, f64), limit: f64) -> u64 {
     }
     let batch = low.0 as f64 + (limit - low.1) / slope;
     if batch < LARGEST as f64 { batch.max(0.0) as u64 } else { LARGEST }
-}
-
-/// Memory for these values of the free dims; `None` where a size is not known.
-#[must_use]
-pub fn at(analysis: &Analysis, values: &BTreeMap<String, i128>, target: &Target) -> Option<Memory> {
-    let figures = analysis.at(values);
-    if !figures.unbound.is_empty() {
-        return None;
-    }
-    let sizes = Sizes::of(&analysis.inference, values);
-    let operations = analysis.operations(target.attention);
-    Some(memory::estimate(&Lowering { analysis, operations, sizes: &sizes, figures: &figures, target }))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::engine::Mode;
 use crate::ir::graph::{GraphId, Stored};
 use crate::ir::hash::HashMap;
-use crate::passes::liveness::{Liveness, live};
+use crate::passes::liveness::Liveness;
 use crate::passes::lower::Lowering;
 use crate::passes::parameters::{Kind, Usage};
 use crate::runtime::{Allocator, Update};
@@ -80,11 +80,10 @@ impl Memory {
     }
 }
 
-/// Memory of a target.
+/// Memory of a target, by the tensors of a step in time.
 #[must_use]
-pub fn estimate(lowering: &Lowering<'_>) -> Memory {
+pub fn estimate(lowering: &Lowering<'_>, live: &Liveness) -> Memory {
     let target = lowering.target;
-    let live = live(lowering);
     let weights = Weights::of(lowering);
     let mut memory = Memory {
         parameters: weights.parameters(target),
@@ -103,9 +102,9 @@ pub fn estimate(lowering: &Lowering<'_>) -> Memory {
     if update > live.peak.total() {
         (memory.saved_activations, memory.transient) = (0, update);
     }
-    let scratch = scratch(&live, memory.allocated(), target);
+    let scratch = scratch(live, memory.allocated(), target);
     (memory.workspace, memory.workspace_range) = (scratch.middle, [scratch.low, scratch.high]);
-    memory.saved_by_layer = live.saved_by_layer;
+    memory.saved_by_layer.clone_from(&live.saved_by_layer);
     memory
 }
 

@@ -5,6 +5,7 @@ pub mod cards;
 pub mod largest_batch;
 pub mod memory;
 pub mod network;
+pub mod plans;
 pub mod replicas;
 pub mod roofline;
 

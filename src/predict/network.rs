@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use super::cards::{CardEstimate, together};
 use super::memory::{self, Memory};
+use super::plans::Plans;
 use super::replicas::{self, Exchange, Windows};
-use super::{Bound, roofline};
-use crate::analysis::{Analysis, Figures};
+use super::{Bound, Price, roofline};
 use crate::device::Device;
 use crate::engine::Mode;
-use crate::passes::lower::{Lowering, Schedule, lower};
-use crate::passes::sizes::Sizes;
-use crate::report::{Interval, TimeMs};
+use crate::passes::lower::Schedule;
+use crate::report::{Bounds, Interval, TimeMs};
 use crate::runtime::{Kernel, Pass};
 use crate::target::{Recompute, Target};
 
@@ -22,7 +21,7 @@ use crate::target::{Recompute, Target};
 pub struct Estimate {
     /// Time of a step and its parts.
     pub time: TimeMs,
-    /// By layer, in the order of [`Analysis::layers`].
+    /// By layer, in the order of [`crate::analysis::Analysis::layers`].
     pub layers: Vec<LayerEstimate>,
     /// Memory of one device.
     pub memory: Memory,
@@ -59,6 +58,23 @@ pub struct LayerEstimate {
     pub product_flops: f64,
 }
 
+impl Estimate {
+    /// What the time of a step on one device goes into; `None` where it takes none.
+    #[must_use]
+    pub fn bounds(&self) -> Option<Bounds> {
+        // A sum of nothing would be -0.
+        let layers = |bound: Bound| {
+            let bound_so = self.layers.iter().filter(|layer| layer.bound == Some(bound));
+            bound_so.fold(0.0, |sum, layer| sum + layer.forward + layer.backward)
+        };
+        let compute = layers(Bound::Compute);
+        let memory = layers(Bound::Memory) + self.time.optimizer;
+        let launch = layers(Bound::Launch) + self.time.overhead;
+        let all = compute + memory + launch;
+        (all > 0.0).then(|| Bounds { compute: compute / all, memory: memory / all, launch: launch / all })
+    }
+}
+
 /// Ends of the interval as multiples of the middle where the name of the device leaves open which board is meant.
 const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
 
@@ -72,33 +88,18 @@ impl Estimate {
 
 /// Predicts time and memory; `None` where a size that they depend on is not known.
 #[must_use]
-pub fn estimate(
-    analysis: &Analysis,
-    figures: &Figures,
-    values: &BTreeMap<String, i128>,
-    target: &Target,
-) -> Option<Estimate> {
-    let on = |target: &Target| estimate_one(analysis, figures, values, target);
+pub fn estimate(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
+    let on = |target: &Target| estimate_one(plans, values, target);
     if target.cards.is_empty() { on(target) } else { together(target, on) }
 }
 
 /// The same on the target's one device.
-fn estimate_one(
-    analysis: &Analysis,
-    figures: &Figures,
-    values: &BTreeMap<String, i128>,
-    target: &Target,
-) -> Option<Estimate> {
-    if !figures.unbound.is_empty() {
-        return None;
-    }
-    let sizes = Sizes::of(&analysis.inference, values);
-    let operations = analysis.operations(target.attention);
-    let lowering = Lowering { analysis, operations, sizes: &sizes, figures, target };
-    let schedule = lower(&lowering);
-    let memory = memory::estimate(&lowering);
+fn estimate_one(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
+    let (schedule, live) = (plans.schedule(values, target)?, plans.live(values, target)?);
+    let lowering = plans.lowering(target);
+    let memory = memory::estimate(&lowering, &live);
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
-    estimate.layers = vec![LayerEstimate::default(); analysis.layers.len()];
+    estimate.layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
     let windows;
     (estimate.time, windows) = time(&schedule, target, &mut estimate.layers);
     estimate.exchange = replicas::exchange(&lowering, &estimate.time, windows);
@@ -112,22 +113,6 @@ fn estimate_one(
     estimate.time.step = interval(estimate.time.without_wait() + estimate.time.input_wait, target);
     estimate.speedup = speedup(&estimate.time, target);
     Some(estimate)
-}
-
-/// The kernels that [`estimate`] prices; `None` where it is.
-#[must_use]
-pub fn schedule(
-    analysis: &Analysis,
-    figures: &Figures,
-    values: &BTreeMap<String, i128>,
-    target: &Target,
-) -> Option<Schedule> {
-    if !figures.unbound.is_empty() {
-        return None;
-    }
-    let sizes = Sizes::of(&analysis.inference, values);
-    let operations = analysis.operations(target.attention);
-    Some(lower(&Lowering { analysis, operations, sizes: &sizes, figures, target }))
 }
 
 /// Throughput of all replicas over that of one with the same batch per replica, which waits for its own input only.
@@ -164,12 +149,13 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
     let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
     let recomputes = target.mode == Mode::Train && target.recompute != Recompute::None;
     let again = f64::from(u8::from(recomputes));
+    let price = |kernel: &Kernel| roofline::price(kernel, &target.device);
+    let prices: Vec<Vec<Price>> = schedule.lists.iter().map(|list| list.iter().map(price).collect()).collect();
     for launch in &schedule.launches {
         operators += launch.host_operators;
         let Some(layer) = layers.get_mut(launch.layer) else { continue };
         let mut by_bound = [0.0; 3];
-        for kernel in &launch.kernels {
-            let price = roofline::price(kernel, &target.device);
+        for (kernel, price) in schedule.kernels(launch).iter().zip(prices.get(launch.list).into_iter().flatten()) {
             let one = price.time_ms;
             let all = one.p50 * kernel.runs;
             launches += kernel.runs;
@@ -203,7 +189,7 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
         }
         layer.bound = dominant(by_bound);
     }
-    let update = |kernel: &Kernel| (roofline::price(kernel, &target.device).time_ms.p50 * kernel.runs, kernel.runs);
+    let update = |kernel: &Kernel| (price(kernel).time_ms.p50 * kernel.runs, kernel.runs);
     for (ms, runs) in schedule.updates.iter().map(update) {
         time.optimizer += ms;
         launches += runs;

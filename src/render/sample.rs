@@ -6,7 +6,7 @@ use crate::diagnostics::{Code, Level};
 use crate::report::{
     Assumption, Bounds, ByteInterval, Coverage, Excerpt, Extent, Finding, Graph, Interval, Layer, LayerTime, Location,
     MemoryBytes, Model, Parameters, Passes, Port, Producer, Program, Replicas, Report, SCHEMA, Summary, Target,
-    TensorType, Throughput, TimeMs, Totals,
+    TensorType, Text, Throughput, TimeMs, Totals,
 };
 
 /// Two models, of which one could not be read.
@@ -21,12 +21,12 @@ pub(crate) fn report() -> Report {
 
 pub(crate) fn layer(key: &str, macs: Option<i128>, bytes: Option<i128>) -> Layer {
     Layer {
-        key: key.to_owned(),
-        scope: String::new(),
-        name: key.to_owned(),
-        op: "Conv".to_owned(),
+        key: key.into(),
+        scope: Text::default(),
+        name: key.into(),
+        op: "Conv".into(),
         class: None,
-        place: Location { file: "m.onnx".to_owned(), node: Some(key.to_owned()), ..Location::default() },
+        place: Location { file: "m.onnx".into(), node: Some(key.into()), ..Location::default() },
         output_shape: Some([32, 64, 56, 56].map(Extent::Number).to_vec()),
         parameters: 4096,
         macs,
@@ -116,16 +116,13 @@ fn good() -> Model {
                 at_bound: true,
                 time_ms: Some(LayerTime { forward: 0.42, backward: 0.9, p10: 0.8, p50: 1.32, p90: 2.2 }),
                 share: Some(0.011),
-                bound: Some("memory".to_owned()),
+                bound: Some("memory"),
                 kernels: Some(3),
-                model: Some("roofline".to_owned()),
+                model: Some("roofline"),
                 ..layer(&long, Some(4_110_417_920), Some(1_234_567))
             },
             Layer {
-                op: "com.example.Strange".to_owned(),
-                parameters: 0,
-                output_shape: None,
-                ..layer("層/é", None, None)
+                op: "com.example.Strange".into(), parameters: 0, output_shape: None, ..layer("層/é", None, None)
             },
         ],
         diagnostics: vec![shape_warning()],
@@ -200,14 +197,14 @@ fn shape_warning() -> Finding {
         message: "y is declared 2×3 and computed 2×4".to_owned(),
         places: vec![
             Location {
-                file: "m.onnx".to_owned(),
-                graph: Some("main".to_owned()),
-                node: Some("relu".to_owned()),
-                tensor: Some("y".to_owned()),
+                file: "m.onnx".into(),
+                graph: Some("main".into()),
+                node: Some("relu".into()),
+                tensor: Some("y".into()),
                 byte_range: Some([17, 42]),
                 ..Location::default()
             },
-            Location { file: "m.onnx".to_owned(), line: Some(3), column: Some(1), ..Location::default() },
+            Location { file: "m.onnx".into(), line: Some(3), column: Some(1), ..Location::default() },
         ],
         help: Some("remove the declaration".to_owned()),
         notes: vec!["the computed shape is used".to_owned()],
@@ -228,12 +225,7 @@ fn broken() -> Model {
         name: code.name().to_owned(),
         level: Level::Error,
         message: "expected a name, found \u{1b}[31m".to_owned(),
-        places: vec![Location {
-            file: "bad.onnxtxt".to_owned(),
-            line: Some(7),
-            column: Some(3),
-            ..Location::default()
-        }],
+        places: vec![Location { file: "bad.onnxtxt".into(), line: Some(7), column: Some(3), ..Location::default() }],
         help: None,
         notes: Vec::new(),
         unlisted: 0,

@@ -8,7 +8,7 @@ use super::price::Pricing;
 use super::stages::fact_text;
 use super::{
     Assumption, Coverage, Excerpt, Extent, Finding, Graph, Layer, Model, Parameters, Passes, Port, Producer, Target,
-    TensorType,
+    TensorType, Text,
 };
 use crate::analysis::{Analysis, Figures, LayerFigures};
 use crate::assume::{Assumed, assume};
@@ -56,11 +56,11 @@ pub(crate) fn models(checked: &Checked, source: &Source, path: &str, options: &C
         return vec![base; gpus.len().max(1)];
     };
     let assumed = assume(&analysis.bound, options.mode);
-    let figures = analysis.at(&assumed.values);
+    let pricing = Pricing::new(checked, analysis, &assumed.values, options);
+    let figures = pricing.plans.figures(&assumed.values);
     diagnostics.extend(review(analysis, &figures));
     diagnostics.extend(impossible_dims(&analysis.bound, &assumed.values));
     fill(&mut base, analysis, &figures, &assumed, options, &locator);
-    let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
     let mut models = Vec::with_capacity(gpus.len());
     for gpu in &gpus {
         let mut model = base.clone();
@@ -177,7 +177,7 @@ fn graph(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>
         layers: analysis.layers.len(),
         parameters: parameters(analysis),
         macs: figures.total.macs,
-        macs_formula: figures.macs_formula.as_ref().map(ToString::to_string),
+        macs_formula: analysis.macs_formula(figures).map(|formula| formula.to_string()),
         flops: passes(&figures.total, options.mode),
         bytes: figures.total.bytes,
         symbols: analysis.bound.free.iter().map(|symbol| symbol.name().to_owned()).collect(),
@@ -234,10 +234,10 @@ fn layers(
         let node = analysis.node(layer)?;
         let shape = node.outputs.iter().flatten().next().and_then(|&output| shape_of(analysis, output));
         Some(Layer {
-            key: node.key.to_string(),
-            scope: node.scope.to_string(),
-            name: node.name.to_string(),
-            op: node.op.to_string(),
+            key: Text::from(&node.key),
+            scope: Text::from(&node.scope),
+            name: Text::from(&node.name),
+            op: Text::from(&node.op),
             class: None,
             place: locator.location(node.place),
             output_shape: shape.map(|shape| shape.dims().iter().map(|dim| evaluated(dim, values)).collect()),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Excerpt, Location};
+use super::{Excerpt, Location, Text};
 use crate::engine::Checked;
 use crate::frontend::onnx::decode::decode_node;
 use crate::frontend::onnx_text::{Layout, PrintOptions, print_node};
@@ -16,7 +16,7 @@ const EXCERPT_ELEMENTS: usize = 8;
 
 /// Turns places of one file into text.
 pub(super) struct Locator<'a> {
-    path: &'a str,
+    path: Text,
     source: &'a Source,
     places: &'a Places,
     layout: &'a Layout,
@@ -28,26 +28,26 @@ pub(super) struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    pub(super) fn new(path: &'a str, source: &'a Source, checked: &'a Checked) -> Self {
+    pub(super) fn new(path: &str, source: &'a Source, checked: &'a Checked) -> Self {
         let text =
             if checked.format == Some(Format::OnnxText) { std::str::from_utf8(&source.bytes).ok() } else { None };
         let starts = |text: &str| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let lines = text.map_or_else(Vec::new, starts);
-        Self { path, source, places: checked.places(), layout: &checked.layout, text, lines, nodes: None }
+        Self { path: path.into(), source, places: checked.places(), layout: &checked.layout, text, lines, nodes: None }
     }
 
     /// The file as a whole.
     pub(super) fn file(&self) -> Location {
-        Location { file: self.path.to_owned(), ..Location::default() }
+        Location { file: self.path.clone(), ..Location::default() }
     }
 
     pub(super) fn location(&self, place: Place) -> Location {
         let Some(data) = self.places.get(place) else { return self.file() };
         let mut location = self.file();
-        location.graph = (!data.graph.is_empty()).then(|| data.graph.to_string());
-        location.node = data.node.as_ref().map(ToString::to_string);
-        location.output = data.output.as_ref().map(ToString::to_string);
-        location.tensor = data.tensor.as_ref().map(ToString::to_string);
+        location.graph = (!data.graph.is_empty()).then(|| Text::from(&data.graph));
+        location.node = data.node.as_ref().map(Text::from);
+        location.output = data.output.as_ref().map(Text::from);
+        location.tensor = data.tensor.as_ref().map(Text::from);
         location.lines = data.span.and_then(|span| self.layout.of(span));
         match (data.span, self.text) {
             (Some(span), Some(text)) => {

@@ -8,6 +8,7 @@ mod locate;
 pub(crate) mod price;
 pub mod schema;
 pub mod stages;
+mod text;
 mod totals;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use serde::Serialize;
 
 use crate::diagnostics::Level;
 use crate::frontend::onnx_text::Lines;
+
+pub use text::Text;
 
 /// Name of this form of the report.
 pub const SCHEMA: &str = "dlcost-report/1";
@@ -82,7 +85,7 @@ pub struct Model {
     /// Predicted time of a step in the steady state: warm-up and the search for algorithms are not in it. `null` when
     /// sizes that it depends on are not known.
     pub time_ms: Option<TimeMs>,
-    /// What limits the layers, as shares of their time.
+    /// What the time of a step goes into: arithmetic, memory traffic or launches; `null` where no layer has a time.
     pub bounds: Option<Bounds>,
     /// Predicted throughput over all replicas.
     pub throughput: Option<Throughput>,
@@ -135,30 +138,17 @@ pub struct TimeMs {
     pub input_wait: f64,
 }
 
-/// What limits the layers, as shares of the time of all of them, 0 to 1; the three sum to 1.
+/// What the time of a step on one device goes into, as shares, 0 to 1; the three sum to 1. Waiting for input and for
+/// other replicas does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Bounds {
     /// Layers that arithmetic limits.
     pub compute: f64,
-    /// Layers that memory traffic limits.
+    /// Layers that memory traffic limits, and the update of the weights.
     pub memory: f64,
-    /// Layers that are too small for either: each launch of a kernel takes its time.
+    /// Launching kernels, whatever they compute: gaps between them, the host that prepares them, and layers that are too
+    /// small to be limited by anything else.
     pub launch: f64,
-}
-
-impl Bounds {
-    /// The shares of layers with known times; `None` where none takes any.
-    #[must_use]
-    pub fn of(layers: &[Layer]) -> Option<Self> {
-        let ms = |bound: &str| {
-            let bound_so = layers.iter().filter(|layer| layer.bound.as_deref() == Some(bound));
-            // A sum of nothing would be -0.
-            bound_so.filter_map(|layer| layer.time_ms).fold(0.0, |sum, time| sum + time.p50)
-        };
-        let [compute, memory, launch] = ["compute", "memory", "launch"].map(ms);
-        let all = compute + memory + launch;
-        (all > 0.0).then(|| Self { compute: compute / all, memory: memory / all, launch: launch / all })
-    }
 }
 
 impl TimeMs {
@@ -486,13 +476,13 @@ pub struct TensorType {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Layer {
     /// Stable name: the node's own, else `Op#k` by graph path and scope.
-    pub key: String,
+    pub key: Text,
     /// Module path.
-    pub scope: String,
+    pub scope: Text,
     /// The node's name; empty when it has none.
-    pub name: String,
+    pub name: Text,
     /// Operator, with its domain unless standard.
-    pub op: String,
+    pub op: Text,
     /// Keras class; `null` for ONNX.
     pub class: Option<String>,
     /// Where it stands.
@@ -518,11 +508,11 @@ pub struct Layer {
     /// Bytes kept for the backward pass, storages that an earlier layer keeps not counted again; 0 in inference.
     pub saved_bytes: Option<i128>,
     /// What limits it: `compute`, `memory` or `launch`; `null` where it launches nothing.
-    pub bound: Option<String>,
+    pub bound: Option<&'static str>,
     /// Kernels that it launches in a step; 0 where it is a view or part of another layer's kernel.
     pub kernels: Option<u32>,
     /// Id of the predictor, or `roofline`.
-    pub model: Option<String>,
+    pub model: Option<&'static str>,
     /// Whether the predictor has seen such layers; `null` for `roofline`, which has seen none.
     pub in_domain: Option<bool>,
 }
@@ -531,13 +521,13 @@ pub struct Layer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Location {
     /// Path of the file.
-    pub file: String,
+    pub file: Text,
     /// Graph path; `null` for the file as a whole.
-    pub graph: Option<String>,
+    pub graph: Option<Text>,
     /// Node, by name, else `Op#k`.
-    pub node: Option<String>,
+    pub node: Option<Text>,
     /// Tensor.
-    pub tensor: Option<String>,
+    pub tensor: Option<Text>,
     /// First byte and one past the last, in binary files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub byte_range: Option<[u64; 2]>,
@@ -550,7 +540,7 @@ pub struct Location {
     pub column: Option<u64>,
     /// First output of a node without a name, whose `node` changes with edits before it.
     #[serde(skip)]
-    pub output: Option<String>,
+    pub output: Option<Text>,
     /// Lines in the text of `annotate` before it has comments.
     #[serde(skip)]
     pub lines: Option<Lines>,

@@ -1,11 +1,12 @@
 //! The part of the report that depends on a device: times, memory, replicas, and what is worth saying about them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, Bounds, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Throughput, stages};
-use crate::analysis::{Analysis, Figures};
+use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Throughput, stages};
+use crate::analysis::Analysis;
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
 use crate::diagnostics::{Diagnostic, Level};
@@ -13,20 +14,42 @@ use crate::engine::{CheckOptions, Checked, Mode};
 use crate::ir::element_type::ElementType;
 use crate::predict::cards::{CardEstimate, shares};
 use crate::predict::largest_batch::largest_batch;
-use crate::predict::network::{Estimate, estimate, schedule};
-use crate::predict::roofline;
+use crate::predict::network::{Estimate, estimate};
+use crate::predict::plans::Plans;
+use crate::predict::{Bound, roofline};
 use crate::target::{ChosenGpu, Context, Target, devices};
 
 /// What is known of a model before a device is chosen.
 pub(super) struct Pricing<'a> {
     pub(super) checked: &'a Checked,
     pub(super) analysis: &'a Analysis,
-    pub(super) figures: &'a Figures,
     pub(super) values: &'a BTreeMap<String, i128>,
     pub(super) options: &'a CheckOptions,
+    /// What a step does, with the batch as it is asked for.
+    pub(super) plans: Plans<'a>,
+    /// The same with the batch free, where that is another analysis.
+    free: OnceCell<Plans<'a>>,
 }
 
-impl Pricing<'_> {
+impl<'a> Pricing<'a> {
+    pub(super) fn new(
+        checked: &'a Checked,
+        analysis: &'a Analysis,
+        values: &'a BTreeMap<String, i128>,
+        options: &'a CheckOptions,
+    ) -> Self {
+        Self { checked, analysis, values, options, plans: Plans::new(analysis), free: OnceCell::new() }
+    }
+
+    /// Plans for any batch; `None` where the file or the shape of an input fixes it.
+    fn free_plans(&self) -> Option<&Plans<'a>> {
+        let free = self.checked.with_free_batch(self.options)?;
+        if std::ptr::eq(free, self.analysis) {
+            return Some(&self.plans);
+        }
+        Some(self.free.get_or_init(|| Plans::new(free)))
+    }
+
     /// What is priced on a device, and what had to be assumed for it.
     fn target(&self, gpu: &ChosenGpu) -> Option<(Target, Vec<Assumption>)> {
         let context = Context {
@@ -64,7 +87,7 @@ impl Pricing<'_> {
         if !self.checked.diagnostics.iter().all(runs) {
             return Vec::new();
         }
-        let Some(estimate) = estimate(self.analysis, self.figures, self.values, &target) else {
+        let Some(estimate) = estimate(&self.plans, self.values, &target) else {
             return Vec::new();
         };
         // What there is to say of unequal cards is said of the one that all wait for.
@@ -75,19 +98,19 @@ impl Pricing<'_> {
                 .tokens()
                 .map(|tokens| 1e3 * tokens as f64 * target.micro_batches() as f64 / estimate.time.step.p50);
         }
+        let free = self.free_plans();
         if let Some(memory) = &mut model.memory_bytes {
-            let free = self.checked.with_free_batch(self.options);
             let each = target.each();
             let largest = |free| each.iter().filter_map(|target| largest_batch(free, self.values, target)).min();
             memory.largest_batch = free.and_then(largest);
         }
-        model.bounds = Bounds::of(&model.layers);
+        model.bounds = estimate.bounds();
         model.totals = totals(&self.options.request, &target, &estimate);
         lint(&LintCx {
-            checked: self.checked,
-            options: self.options,
+            plans: &self.plans,
+            free,
             analysis: self.analysis,
-            figures: self.figures,
+            options: self.options,
             values: self.values,
             target: &target,
             estimate: &estimate,
@@ -174,9 +197,9 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         });
         layer.share = (time.step.p50 > 0.0).then(|| both.p50 / time.step.p50);
         layer.saved_bytes = Some(if training { i128::from(priced.saved_bytes) } else { 0 });
-        layer.bound = priced.bound.map(|bound| bound.name().to_owned());
+        layer.bound = priced.bound.map(Bound::name);
         layer.kernels = Some(priced.kernels.round() as u32);
-        layer.model = Some(roofline::MODEL.to_owned());
+        layer.model = Some(roofline::MODEL);
         layer.in_domain = None;
     }
 }
@@ -206,7 +229,7 @@ fn exchanging_always(estimate: &Estimate, target: &Target) -> Option<f64> {
 /// The kernels of a step on each device, with their prices.
 pub(crate) fn kernels(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
     for_each_gpu(analysis, checked, options, &|pricing, target| {
-        let schedule = schedule(analysis, pricing.figures, pricing.values, target)?;
+        let schedule = pricing.plans.schedule(pricing.values, target)?;
         Some(stages::kernels(analysis, &schedule, target))
     })
 }
@@ -214,7 +237,7 @@ pub(crate) fn kernels(analysis: &Analysis, checked: &Checked, options: &CheckOpt
 /// Memory on each device, by parts and by layers.
 pub(crate) fn memory(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
     for_each_gpu(analysis, checked, options, &|pricing, target| {
-        let estimate = estimate(analysis, pricing.figures, pricing.values, target)?;
+        let estimate = estimate(&pricing.plans, pricing.values, target)?;
         Some(stages::memory(analysis, &estimate.memory, target))
     })
 }
@@ -227,8 +250,7 @@ fn for_each_gpu(
     text: &dyn Fn(&Pricing<'_>, &Target) -> Option<String>,
 ) -> String {
     let assumed = assume(&analysis.bound, options.mode);
-    let figures = analysis.at(&assumed.values);
-    let pricing = Pricing { checked, analysis, figures: &figures, values: &assumed.values, options };
+    let pricing = Pricing::new(checked, analysis, &assumed.values, options);
     let targets = |gpu: &ChosenGpu| pricing.target(gpu).map_or_else(Vec::new, |(target, _)| target.each());
     let of = |target: Target| text(&pricing, &target);
     devices(&options.request).iter().flat_map(targets).filter_map(of).collect::<Vec<_>>().join("\n")

@@ -6,7 +6,6 @@ use crate::ir::graph::{GraphId, Node};
 use crate::ir::hash::HashMap;
 use crate::ir::place::Place;
 use crate::passes::parameters::{Kind, Usage};
-use crate::passes::sizes::Sizes;
 use petgraph::stable_graph::NodeIndex;
 
 /// Share of the trained parameters from which it is said.
@@ -77,7 +76,7 @@ fn usages<'a>(cx: &LintCx<'a>) -> impl Iterator<Item = (usize, &'a Usage)> {
 
 fn tables(cx: &LintCx<'_>) -> Tables {
     let program = &cx.analysis.program;
-    let sizes = Sizes::of(&cx.analysis.inference, cx.values);
+    let sizes = cx.analysis.sizes(cx.values);
     let repeated: Vec<i128> =
         cx.analysis.usages.iter().filter(|usage| usage.repeats).map(|usage| usage.elements).collect();
     let nodes: HashMap<(GraphId, NodeIndex), &Node> =

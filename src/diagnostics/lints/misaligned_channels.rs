@@ -8,7 +8,7 @@ use crate::ir::hash::HashMap;
 use crate::ir::place::Place;
 use crate::ops::Family;
 use crate::passes::compose::Operation;
-use crate::passes::lower::{Launch, Lowering, lower};
+use crate::passes::lower::Launch;
 use crate::passes::sizes::Sizes;
 use crate::predict::roofline::{self, required_multiple};
 use crate::runtime::{Kernel, Pass};
@@ -89,11 +89,11 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
 
 fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
     let operations = cx.analysis.operations(cx.target.attention);
-    let sizes = Sizes::of(&cx.analysis.inference, cx.values);
-    let (analysis, figures, target) = (cx.analysis, cx.figures, cx.target);
-    let lowering = Lowering { analysis, operations, sizes: &sizes, figures, target };
+    let sizes = cx.analysis.sizes(cx.values);
+    let target = cx.target;
+    let Some(schedule) = cx.plans.schedule(cx.values, target) else { return Vec::new() };
     let by_layer: HashMap<usize, &Operation> =
-        operations.iter().map(|operation| (operation.layer, operation)).collect();
+        operations.list().iter().map(|operation| (operation.layer, operation)).collect();
     let step = step_ms(cx.estimate);
     let one = |launch: &Launch| {
         let layer = cx.estimate.layers.get(launch.layer)?;
@@ -101,22 +101,24 @@ fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
             return None;
         }
         let operation = by_layer.get(&launch.layer)?;
-        let forward =
-            launch.kernels.iter().find(|kernel| kernel.pass == Pass::Forward && kernel.family.is_product())?;
+        let forward = schedule
+            .kernels(launch)
+            .iter()
+            .find(|kernel| kernel.pass == Pass::Forward && kernel.family.is_product())?;
         if !on_tensor(forward.precision, &target.device) {
             return None;
         }
         let weights = weight_dims(cx, operation, &sizes);
         let sizes = unaligned(forward, &weights);
         let size = *sizes.first()?;
-        let gain: f64 = launch.kernels.iter().map(|kernel| gain(kernel, &sizes, &target.device)).sum();
+        let gain: f64 = schedule.kernels(launch).iter().map(|kernel| gain(kernel, &sizes, &target.device)).sum();
         // A product with its bias is reported at the addition; the name to look for is the product's.
         let nodes = || operation.layers().filter_map(|layer| cx.node(layer));
         let node = nodes().find(|node| is_product(&node.op)).or_else(|| nodes().next())?;
         let (op, key, place, precision) = (&*node.op, &*node.key, node.place, forward.precision);
         (gain > 0.0).then_some(Found { op, key, place, precision, size, gain })
     };
-    lower(&lowering).launches.iter().filter_map(one).collect()
+    schedule.launches.iter().filter_map(one).collect()
 }
 
 fn is_product(op: &str) -> bool {
@@ -129,7 +131,7 @@ fn on_tensor(precision: Precision, device: &Device) -> bool {
 }
 
 /// Dims of the matrix that an operation has stored.
-fn weight_dims(cx: &LintCx<'_>, operation: &Operation, sizes: &Sizes) -> Vec<u64> {
+fn weight_dims(cx: &LintCx<'_>, operation: &Operation, sizes: &Sizes<'_>) -> Vec<u64> {
     let stored = operation.inputs.iter().flatten().copied().filter(|&tensor| is_stored(cx, tensor));
     let dims = stored.filter_map(|tensor| sizes.get(tensor)).find(|sized| sized.dims.len() == 2);
     dims.map(|sized| sized.dims.to_vec()).unwrap_or_default()

@@ -23,26 +23,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Diagnostic, Level};
-use crate::analysis::{Analysis, Figures};
+use crate::analysis::Analysis;
 use crate::device::Precision;
-use crate::engine::{CheckOptions, Checked, Mode};
+use crate::engine::{CheckOptions, Mode};
 use crate::ir::graph::Node;
-use crate::predict::Bound;
 use crate::predict::network::{Estimate, LayerEstimate, estimate};
+use crate::predict::plans::Plans;
 use crate::report::Model;
 use crate::target::{Cards, Compute, Target};
 
 /// What lints look at.
 #[derive(Clone, Copy)]
 pub(crate) struct LintCx<'a> {
-    /// The file.
-    pub(crate) checked: &'a Checked,
+    /// What a step does, whatever the device.
+    pub(crate) plans: &'a Plans<'a>,
+    /// The same for any batch; `None` where the file or the shape of an input fixes it.
+    pub(crate) free: Option<&'a Plans<'a>>,
     /// What was asked for.
     pub(crate) options: &'a CheckOptions,
     /// The model.
     pub(crate) analysis: &'a Analysis,
-    /// Figures of layers.
-    pub(crate) figures: &'a Figures,
     /// Values of the free dims.
     pub(crate) values: &'a BTreeMap<String, i128>,
     /// What it was priced for.
@@ -102,7 +102,7 @@ impl<'a> LintCx<'a> {
     fn what_if(&self, change: impl FnOnce(&mut Target)) -> Option<Estimate> {
         let mut target = self.target.clone();
         change(&mut target);
-        estimate(self.analysis, self.figures, self.values, &target)
+        estimate(self.plans, self.values, &target)
     }
 
     /// The estimate in another precision.
@@ -115,20 +115,20 @@ impl<'a> LintCx<'a> {
 
     /// The estimate for another batch per replica; `None` where the file or the shape of an input fixes it.
     fn at_batch(&self, batch: u64) -> Option<Estimate> {
-        let free = self.checked.with_free_batch(self.options)?;
-        let symbol = free.bound.batch.as_deref()?;
+        let free = self.free?;
+        let symbol = free.analysis().bound.batch.as_deref()?;
         let mut values = self.values.clone();
         values.insert(symbol.to_owned(), i128::from(batch));
         let mut target = self.target.clone();
         target.batch = Some(batch);
-        estimate(free, &free.at(&values), &values, &target)
+        estimate(free, &values, &target)
     }
 
     /// The estimate for another value of a free dim that is not the batch.
     fn at_dim(&self, symbol: &str, value: i128) -> Option<Estimate> {
         let mut values = self.values.clone();
         *values.get_mut(symbol)? = value;
-        estimate(self.analysis, &self.analysis.at(&values), &values, self.target)
+        estimate(self.plans, &values, self.target)
     }
 
     /// Whether something was assumed for an option.
@@ -205,12 +205,9 @@ fn upper_end(estimate: &Estimate) -> u64 {
     estimate.memory.upper_end()
 }
 
-/// Share of what a device does in a step that goes into launching kernels, whatever they compute: gaps, the host, and
-/// kernels that are too small to be limited by anything else.
+/// Share of a step on one device that goes into launching kernels, whatever they compute.
 fn launch_share(estimate: &Estimate) -> f64 {
-    let time = &estimate.time;
-    let small: f64 = estimate.layers.iter().filter(|layer| layer.bound == Some(Bound::Launch)).map(layer_ms).sum();
-    share(time.overhead + small, kernels_ms(estimate) + time.optimizer + time.overhead)
+    estimate.bounds().map_or(0.0, |bounds| bounds.launch)
 }
 
 fn share(part: f64, whole: f64) -> f64 {

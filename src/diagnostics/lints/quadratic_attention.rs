@@ -17,7 +17,7 @@ const LENGTH: u64 = 1024;
 type Pair = (u64, u64);
 
 pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
-    let sizes = Sizes::of(&cx.analysis.inference, cx.values);
+    let sizes = cx.analysis.sizes(cx.values);
     let pairs = pairs(cx, &sizes);
     let queries = pairs.iter().map(|pair| pair.0).max()?;
     let (mut ms, mut kept) = (0.0, 0.0);
@@ -55,7 +55,7 @@ pub(super) fn check(cx: &LintCx<'_>) -> Option<Diagnostic> {
 }
 
 /// Sizes of scores that are long: of a softmax whose result a product reads.
-fn pairs(cx: &LintCx<'_>, sizes: &Sizes) -> Vec<Pair> {
+fn pairs(cx: &LintCx<'_>, sizes: &Sizes<'_>) -> Vec<Pair> {
     let nodes = || (0..cx.analysis.layers.len()).filter_map(|index| cx.node(index));
     let output = |node: &Node| node.outputs.first().copied().flatten();
     let mut pairs: Vec<Pair> = nodes()
@@ -79,17 +79,17 @@ fn pairs(cx: &LintCx<'_>, sizes: &Sizes) -> Vec<Pair> {
 }
 
 /// The last two dims of a tensor of three or more.
-fn pair_of(sizes: &Sizes, tensor: TensorId) -> Option<Pair> {
+fn pair_of(sizes: &Sizes<'_>, tensor: TensorId) -> Option<Pair> {
     let sized = sizes.get(tensor).filter(|sized| sized.dims.len() >= 3)?;
     Some((sized.dim_from_end(1)?, sized.dim_from_end(0)?))
 }
 
-fn is_of(sizes: &Sizes, tensor: TensorId, pairs: &[Pair]) -> bool {
+fn is_of(sizes: &Sizes<'_>, tensor: TensorId, pairs: &[Pair]) -> bool {
     pair_of(sizes, tensor).is_some_and(|pair| pairs.contains(&pair))
 }
 
 /// Whether a node is an attention over long sequences, as one operator.
-fn is_fused(node: &Node, sizes: &Sizes) -> bool {
+fn is_fused(node: &Node, sizes: &Sizes<'_>) -> bool {
     let fused =
         matches!(&*node.op, "Attention" | "com.microsoft.MultiHeadAttention" | "com.microsoft.GroupQueryAttention");
     let output = node.outputs.first().copied().flatten().and_then(|tensor| sizes.get(tensor));

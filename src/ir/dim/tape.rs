@@ -46,6 +46,11 @@ impl Tape {
         self.code.len()
     }
 
+    /// For each dimension the place of its value among those of [`Self::eval_places`]; equal dimensions share one.
+    pub fn places(&self) -> &[usize] {
+        &self.results
+    }
+
     /// Whether there is nothing to evaluate.
     pub fn is_empty(&self) -> bool {
         self.code.is_empty()
@@ -53,12 +58,18 @@ impl Tape {
 
     /// The values of the dimensions under a binding. `None` where a symbol is unbound or a divisor is 0.
     pub fn eval(&self, lookup: &dyn Fn(&Symbol) -> Option<i128>) -> Vec<Option<i128>> {
+        let values = self.eval_places(lookup);
+        self.results.iter().map(|place| values.get(*place).copied().flatten()).collect()
+    }
+
+    /// The same values, each different one once and in no order but that of [`Self::places`].
+    pub fn eval_places(&self, lookup: &dyn Fn(&Symbol) -> Option<i128>) -> Vec<Option<i128>> {
         let mut values: Vec<Option<i128>> = Vec::with_capacity(self.code.len());
         for instruction in &self.code {
             let value = evaluate(instruction, &|slot| values.get(slot).copied().flatten(), lookup);
             values.push(value);
         }
-        self.results.iter().map(|slot| values.get(*slot).copied().flatten()).collect()
+        values
     }
 }
 

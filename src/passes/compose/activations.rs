@@ -1,6 +1,6 @@
 //! Activations that exporters take apart: GELU in both forms, and products with a gate.
 
-use super::{Composer, Found, made};
+use super::{Composer, Found};
 use crate::ir::graph::{Node, TensorId};
 
 impl Composer<'_> {
@@ -36,7 +36,7 @@ impl Composer<'_> {
     }
 
     fn gelu_of(&self, layer: usize, x: TensorId, absorbed: Vec<usize>) -> Option<Found> {
-        Some(Found { layer, absorbed, operator: made("Gelu", &[])?, inputs: vec![Some(x)] })
+        Some(Found { layer, absorbed, operator: self.operator("Gelu", &[])?, inputs: vec![Some(x)] })
     }
 
     /// A product of `x` and `1 + erf(x / √2)`.
@@ -95,7 +95,7 @@ impl Composer<'_> {
                     return Some(Found {
                         layer,
                         absorbed: vec![found],
-                        operator: made(name, &[])?,
+                        operator: self.operator(name, &[])?,
                         inputs: vec![Some(x)],
                     });
                 }
@@ -104,7 +104,7 @@ impl Composer<'_> {
                 && let Some((softplus, node)) = self.made_only_by((*node.inputs.first()?)?, "Softplus")
                 && node.inputs.first() == Some(&Some(x))
             {
-                let operator = made("Mish", &[])?;
+                let operator = self.operator("Mish", &[])?;
                 return Some(Found { layer, absorbed: vec![tanh, softplus], operator, inputs: vec![Some(x)] });
             }
         }

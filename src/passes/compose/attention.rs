@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Composer, Found};
 use crate::ir::graph::{Node, TensorId};
-use crate::ops::composed::DotProductAttention;
 
 impl Composer<'_> {
     /// `softmax(q·kᵀ · scale + mask) · v`, with scales before the product, and dropout behind the softmax.
@@ -74,7 +73,7 @@ impl Composer<'_> {
         absorbed.sort_unstable();
         absorbed.dedup();
         let inputs = vec![Some(query), Some(key), Some(value), mask];
-        Some(Found { layer, absorbed, operator: Arc::new(DotProductAttention), inputs })
+        Some(Found { layer, absorbed, operator: Arc::clone(&self.attention), inputs })
     }
 
     /// Whether a transposition moved the last axis: what is multiplied then are channels, not rows of a sequence.

@@ -1,6 +1,6 @@
 //! Normalisations and statistics that exporters take apart.
 
-use super::{Composer, Found, made};
+use super::{Composer, Found};
 use crate::ir::graph::{Node, TensorId};
 
 impl Composer<'_> {
@@ -41,7 +41,7 @@ impl Composer<'_> {
         absorbed.extend(again.map(|(layer, _)| layer));
         // Rows span as many dims as the scale has.
         let axis = -i64::try_from(self.rank(scale)?.max(1)).ok()?;
-        let operator = made("LayerNormalization", &[("axis", axis)])?;
+        let operator = self.operator("LayerNormalization", &[("axis", axis)])?;
         Some(Found { layer, absorbed, operator, inputs: vec![Some(x), Some(scale)] })
     }
 
@@ -59,7 +59,7 @@ impl Composer<'_> {
         let [Some(x), Some(average)] = *node.inputs.as_slice() else { return None };
         let (average, node) = self.made_only_by(average, "ReduceMean")?;
         let alone = u32::try_from(reads) == Ok(self.readers(centred)) && node.inputs.first() == Some(&Some(x));
-        let operator = made("ReduceSumSquare", &[])?;
+        let operator = self.operator("ReduceSumSquare", &[])?;
         let absorbed = vec![average, sub, square];
         (is_square && alone).then(|| Found { layer, absorbed, operator, inputs: vec![Some(x)] })
     }
@@ -79,7 +79,7 @@ impl Composer<'_> {
         let x = (*node.inputs.first()?)?;
         let groups = self.node(norm)?.inputs.get(1).copied().flatten()?;
         let groups = self.analysis.inference.fact(groups).as_tensor()?.shape.as_ref()?.elements().as_i64()?;
-        let operator = made("GroupNormalization", &[("num_groups", groups)])?;
+        let operator = self.operator("GroupNormalization", &[("num_groups", groups)])?;
         let inputs = vec![Some(x), Some(scale), Some(bias)];
         Some(Found { layer, absorbed: vec![there, norm, back, mul], operator, inputs })
     }
@@ -109,7 +109,7 @@ impl Composer<'_> {
             return None;
         }
         absorbed.sort_unstable();
-        let operator = made("BatchNormalization", &[("training_mode", 1)])?;
+        let operator = self.operator("BatchNormalization", &[("training_mode", 1)])?;
         Some(Found { layer, absorbed, operator, inputs: norm.inputs.clone() })
     }
 }

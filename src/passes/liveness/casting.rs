@@ -1,14 +1,13 @@
 //! Widths of elements, and the copies that operators make of their inputs: by automatic casting, and because no library
 //! multiplies a matrix as it lies.
 
-use super::storages::{Source, Step, Walker};
-use super::strides;
+use super::storages::{Source, Walker};
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::TensorId;
-use crate::ops::work::{Sized, product};
+use crate::ops::work::Sized;
 use crate::ops::{Family, Work};
 use crate::passes::compose::Operation;
-use crate::passes::lower::Asked;
+use crate::passes::lower::Form;
 
 /// How automatic casting treats an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(super) enum Casting {
     First,
 }
 
-impl Walker<'_, '_> {
+impl Walker<'_> {
     /// Bits of an element where one precision holds for all operators.
     pub(super) fn element_bits(&self, element: ElementType) -> u64 {
         self.lowering.target.precision.bits_of(element)
@@ -41,7 +40,7 @@ impl Walker<'_, '_> {
                 let read = if casting == Casting::First { 1 } else { operation.inputs.len() };
                 let inputs = operation.inputs.iter().take(read).flatten().filter_map(|&input| {
                     // Numbers of the code take the type of the tensor beside them.
-                    let sized = self.lowering.sizes.get(input).filter(|sized| sized.element.is_real())?;
+                    let sized = self.sizes.get(input).filter(|sized| sized.element.is_real())?;
                     let storage = self.storage_of.get(input.0 as usize).copied().flatten()?;
                     let bits = self.walk.storages.get(storage as usize)?.bits;
                     (sized.elements() > 1).then_some(bits)
@@ -56,10 +55,9 @@ impl Walker<'_, '_> {
         &mut self,
         input: TensorId,
         sized: Sized<'_>,
-        asked: &Asked<'_>,
+        form: &Form<'_>,
         index: usize,
         casting: Casting,
-        step: &mut Step,
     ) -> Option<u32> {
         let own = self.storage(input)?;
         let (bits, source) = self.walk.storages.get(own as usize).map(|own| (own.bits, own.source))?;
@@ -73,52 +71,28 @@ impl Walker<'_, '_> {
                 return Some(self.weight_copy(input, sized));
             }
             if wanted != bits && source != Source::Stored {
-                return Some(self.copy(sized.elements(), wanted, step));
+                return Some(self.copy(sized.elements(), wanted));
             }
         }
-        let is_matrices = casting == Casting::Half && self.multiplies_rows(asked, index);
-        if is_matrices && source != Source::Stored && !self.is_matrix(input, sized, asked, index) {
-            return Some(self.copy(sized.elements(), bits, step));
+        let is_matrices = casting == Casting::Half && multiplies_rows(form, index);
+        let other = form.inputs.get(1 - index.min(1)).copied().flatten().map_or(0, |other| other.dims.len());
+        if is_matrices && source != Source::Stored && !self.strides.is_matrix(input, sized.dims, other <= 2) {
+            return Some(self.copy(sized.elements(), bits));
         }
         Some(own)
     }
 
-    fn multiplies_rows(&self, asked: &Asked<'_>, index: usize) -> bool {
-        index < 2
-            && asked.inputs.len() <= 3
-            && asked.inputs.iter().take(2).all(|input| input.is_some())
-            && matches!(asked.operator.work(&asked.cx()).as_slice(), [Work { family: Family::Product { .. }, .. }])
-    }
-
-    /// Whether libraries can multiply a tensor where it lies: as one matrix with a matrix on the other side, else as a
-    /// batch of them.
-    fn is_matrix(&self, input: TensorId, sized: Sized<'_>, asked: &Asked<'_>, index: usize) -> bool {
-        let Some(strides) = self.strides.get(input) else { return true };
-        let other = asked.inputs.get(1 - index.min(1)).copied().flatten().map_or(0, |other| other.dims.len());
-        let (rank, inner) = (sized.dims.len(), sized.dims.last().copied().unwrap_or(1));
-        if rank <= 2 {
-            return true;
-        }
-        let rows = product(sized.dims).checked_div(inner).unwrap_or_default();
-        if other <= 2 {
-            return strides::viewed(sized.dims, strides, &[rows, inner]).is_some();
-        }
-        let middle = sized.dim_from_end(1).unwrap_or(1);
-        let batch = rows.checked_div(middle).unwrap_or_default();
-        strides::viewed(sized.dims, strides, &[batch, middle, inner]).is_some()
-    }
-
     /// A copy that an operator makes of an input.
-    fn copy(&mut self, elements: u64, bits: u64, step: &mut Step) -> u32 {
+    fn copy(&mut self, elements: u64, bits: u64) -> u32 {
         let storage = self.new_storage(elements, bits, Source::Step);
-        step.makes.push(storage);
+        self.makes.push(storage);
         storage
     }
 
     /// Casts a weight for a product; the copy stays until the forward pass ends, for whoever reads the weight again.
     pub(super) fn cast_weight(&mut self, weight: TensorId, storage: u32, casting: Casting) {
         let stored = self.walk.storages.get(storage as usize).filter(|found| found.source == Source::Stored);
-        let sized = self.lowering.sizes.get(weight).filter(|sized| sized.element.is_real());
+        let sized = self.sizes.get(weight).filter(|sized| sized.element.is_real());
         if let (true, Casting::Half, Some(stored), Some(sized)) = (self.casts, casting, stored, sized)
             && stored.bits > 16
         {
@@ -134,6 +108,14 @@ impl Walker<'_, '_> {
         self.weight_copies.insert(weight, copy);
         copy
     }
+}
+
+/// Whether an input of an operation is a matrix of a product, or several.
+fn multiplies_rows(form: &Form<'_>, index: usize) -> bool {
+    index < 2
+        && form.inputs.len() <= 3
+        && form.inputs.iter().take(2).all(|input| input.is_some())
+        && matches!(form.forward.as_slice(), [Work { family: Family::Product { .. }, .. }])
 }
 
 /// What automatic casting does with an operator: products in 16 bits; normalisations but that of batches, softmax, sums,

@@ -1,16 +1,18 @@
 //! Pieces of memory behind the tensors of a forward pass: views share one, and each is made, kept and read last by some
 //! step.
 
+use std::ops::Range;
+
 use super::casting::{Casting, casting};
-use super::strides::Strides;
 use crate::engine::Mode;
 use crate::ir::graph::{GraphId, Origin, TensorId};
 use crate::ir::hash::HashMap;
 use crate::ops::work::product;
-use crate::ops::{Family, Saved, Work};
+use crate::ops::{Family, Work};
 use crate::passes::bind::is_past;
-use crate::passes::compose::Operation;
-use crate::passes::lower::{Asked, Lowering};
+use crate::passes::lower::{Forms, Item, Lowering};
+use crate::passes::sizes::Sizes;
+use crate::passes::strides::Strides;
 use crate::target::Compute;
 
 /// Where a piece of memory comes from.
@@ -56,10 +58,10 @@ pub(super) struct Step {
     pub(super) layer: usize,
     /// How often it runs.
     pub(super) runs: u64,
-    /// Storages that it reads.
-    pub(super) reads: Vec<u32>,
-    /// Storages that it makes.
-    pub(super) makes: Vec<u32>,
+    /// Storages that it reads, by their places in a list of the walk.
+    reads: Range<usize>,
+    /// The same of those that it makes.
+    makes: Range<usize>,
     /// Bytes that it keeps beside storages: masks, statistics, indices.
     pub(super) extra: u64,
     /// Whether it is a function of each element, which may write where it read.
@@ -79,40 +81,59 @@ pub(super) struct Step {
 pub(super) struct Walk {
     pub(super) storages: Vec<Storage>,
     pub(super) steps: Vec<Step>,
+    /// What steps read and make, one after the other.
+    touched: Vec<u32>,
+}
+
+impl Walk {
+    /// Storages that a step reads.
+    pub(super) fn reads(&self, step: &Step) -> &[u32] {
+        self.touched.get(step.reads.clone()).unwrap_or_default()
+    }
+
+    /// Storages that a step makes.
+    pub(super) fn makes(&self, step: &Step) -> &[u32] {
+        self.touched.get(step.makes.clone()).unwrap_or_default()
+    }
 }
 
 /// Walks through the operations of a forward pass.
-pub(super) fn walk(lowering: &Lowering<'_>) -> Walk {
+pub(super) fn walk(lowering: &Lowering<'_>, forms: &Forms<'_>, strides: &Strides) -> Walk {
     let tensors = lowering.analysis.program.tensors.len();
     let mut walker = Walker {
         lowering,
+        sizes: forms.sizes,
         walk: Walk::default(),
         storage_of: vec![None; tensors],
-        strides: Strides::with_tensors(tensors),
+        strides,
+        makes: Vec::new(),
         weight_copies: HashMap::default(),
         training: lowering.target.mode == Mode::Train,
         casts: lowering.target.precision == Compute::Amp && lowering.target.runtime.casts_by_operator,
     };
     walker.inputs();
-    for operation in lowering.operations {
-        walker.operation(operation);
+    for item in forms.items().flatten() {
+        walker.item(&item);
     }
     walker.outputs();
     walker.walk
 }
 
-pub(super) struct Walker<'l, 'a> {
-    pub(super) lowering: &'l Lowering<'a>,
+pub(super) struct Walker<'l> {
+    pub(super) lowering: &'l Lowering<'l>,
+    pub(super) sizes: &'l Sizes<'l>,
     pub(super) walk: Walk,
     pub(super) storage_of: Vec<Option<u32>>,
-    pub(super) strides: Strides,
+    pub(super) strides: &'l Strides,
+    /// What the step that is at work makes.
+    pub(super) makes: Vec<u32>,
     pub(super) weight_copies: HashMap<TensorId, u32>,
     training: bool,
     /// Whether each operator casts its inputs for itself.
     pub(super) casts: bool,
 }
 
-impl<'a> Walker<'_, 'a> {
+impl Walker<'_> {
     /// Inputs are there before the first step.
     fn inputs(&mut self) {
         let main = self.lowering.analysis.program.graphs.first();
@@ -144,110 +165,93 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
-    fn operation(&mut self, operation: &'a Operation) {
-        let Some(asked) = self.lowering.ask(operation) else { return };
-        if asked.runs < 1.0 {
+    fn item(&mut self, item: &Item<'_>) {
+        let (operation, form) = (item.operation, item.form);
+        if form.runs < 1.0 {
             return;
         }
-        let cx = asked.cx();
-        let works = asked.operator.work(&cx);
-        let op = self.op(operation);
         let step = u32::try_from(self.walk.steps.len()).unwrap_or(u32::MAX);
-        let mut found = Step { layer: operation.layer, runs: asked.runs as u64, ..Step::default() };
-        let casting = casting(op, &works);
-        for (input, &needs) in operation.inputs.iter().zip(&asked.needs_gradient) {
+        let casting = casting(form.op, &form.forward);
+        let start = self.walk.touched.len();
+        self.makes.clear();
+        for (input, &needs) in operation.inputs.iter().zip(&form.needs_gradient) {
             let Some(tensor) = *input else { continue };
             let Some(storage) = self.storage(tensor) else { continue };
-            found.reads.push(storage);
+            self.walk.touched.push(storage);
             self.cast_weight(tensor, storage, casting);
             if let Some(storage) = self.walk.storages.get_mut(storage as usize) {
                 storage.last_read = step;
-                if needs && cx.has_backward() {
+                if needs && form.has_backward {
                     storage.gradient_from = Some(step);
                 }
             }
         }
-        let is_view = asked.operator.shares_storage(&cx);
-        self.make(operation, &asked, op, &works, is_view, &mut found);
+        self.make(item, casting);
         if self.training {
-            let saved = asked.operator.saved(&cx);
-            self.keep(operation, &asked, casting, saved, step, &mut found);
+            self.keep(item, casting, step);
         }
-        found.is_pointwise = matches!(works.as_slice(), [Work { family: Family::Elementwise { .. }, .. }]);
-        found.hands_gradient_on = found.is_pointwise && matches!(op, "Add" | "Sum");
-        found.is_product = works.iter().any(|work| work.family.is_product());
-        found.is_convolution = works.iter().any(|work| match work.family {
-            Family::Convolution(sizes) => product(&sizes.kernel) > 1 && !sizes.is_depthwise(),
-            _ => false,
+        if !form.shares_storage {
+            sort_tail(&mut self.walk.touched, start);
+        }
+        let end = self.walk.touched.len();
+        self.walk.touched.append(&mut self.makes);
+        let is_pointwise = matches!(form.forward.as_slice(), [Work { family: Family::Elementwise { .. }, .. }]);
+        let touched = self.walk.touched.get(start..).unwrap_or_default();
+        self.walk.steps.push(Step {
+            layer: operation.layer,
+            runs: form.runs as u64,
+            reads: start..end,
+            makes: end..self.walk.touched.len(),
+            extra: if self.training { form.saved.extra_bytes } else { 0 },
+            is_pointwise,
+            hands_gradient_on: is_pointwise && matches!(form.op, "Add" | "Sum"),
+            touched: match form.shares_storage {
+                true => 0,
+                false => touched.iter().map(|&storage| self.activation_bytes(storage)).sum(),
+            },
+            is_product: form.forward.iter().any(|work| work.family.is_product()),
+            is_convolution: form.forward.iter().any(|work| match work.family {
+                Family::Convolution(sizes) => product(&sizes.kernel) > 1 && !sizes.is_depthwise(),
+                _ => false,
+            }),
         });
-        if !is_view {
-            found.reads.sort_unstable();
-            found.reads.dedup();
-            let activations = found.reads.iter().chain(&found.makes);
-            found.touched = activations.map(|&storage| self.activation_bytes(storage)).sum();
-        }
-        self.walk.steps.push(found);
     }
 
     /// Storages of the outputs: those of the first input where they are views of it.
-    fn make(
-        &mut self,
-        operation: &Operation,
-        asked: &Asked<'a>,
-        op: &str,
-        works: &[Work],
-        is_view: bool,
-        step: &mut Step,
-    ) {
-        let casting = casting(op, works);
-        let source = operation.inputs.first().copied().flatten().zip(asked.inputs.first().copied().flatten());
-        for (&output, sized) in operation.outputs.iter().zip(&asked.outputs) {
+    fn make(&mut self, item: &Item<'_>, casting: Casting) {
+        let operation = item.operation;
+        let input = operation.inputs.first().copied().flatten();
+        for (&output, sized) in operation.outputs.iter().zip(&item.form.outputs) {
             let (Some(output), Some(sized)) = (output, *sized) else { continue };
-            if is_view
-                && let Some((input, from)) = source
-                && let Some(strides) = self.view(op, asked, input, from, sized)
-            {
-                let storage = self.storage(input);
-                if let Some(slot) = self.storage_of.get_mut(output.0 as usize) {
-                    *slot = storage;
+            let storage = match input.filter(|_| self.strides.is_view(output)) {
+                Some(input) => self.storage(input),
+                None => {
+                    let bits = self.output_bits(operation, sized.element, casting);
+                    let storage = self.new_storage(sized.elements(), bits, Source::Step);
+                    self.makes.push(storage);
+                    Some(storage)
                 }
-                self.strides.set(output, sized.dims, &strides);
-                continue;
-            }
-            let bits = self.output_bits(operation, sized.element, casting);
-            let storage = self.new_storage(sized.elements(), bits, Source::Step);
+            };
             if let Some(slot) = self.storage_of.get_mut(output.0 as usize) {
-                *slot = Some(storage);
+                *slot = storage;
             }
-            if let Some(strides) = self.written(operation, asked, works, sized) {
-                self.strides.set(output, sized.dims, &strides);
-            }
-            step.makes.push(storage);
         }
     }
 
     /// Notes what the backward pass of a step reads.
-    fn keep(
-        &mut self,
-        operation: &Operation,
-        asked: &Asked<'_>,
-        casting: Casting,
-        saved: Saved,
-        step: u32,
-        found: &mut Step,
-    ) {
-        found.extra = saved.extra_bytes;
+    fn keep(&mut self, item: &Item<'_>, casting: Casting, step: u32) {
+        let (operation, form) = (item.operation, item.form);
         let is_kept = |bits: u64, index: usize| index < 64 && bits >> index & 1 == 1;
-        for (index, (input, sized)) in operation.inputs.iter().zip(&asked.inputs).enumerate() {
+        for (index, (input, sized)) in operation.inputs.iter().zip(&form.inputs).enumerate() {
             let (Some(input), Some(sized)) = (*input, *sized) else { continue };
-            if !is_kept(saved.inputs, index) {
+            if !is_kept(form.saved.inputs, index) {
                 continue;
             }
-            let Some(storage) = self.kept_form(input, sized, asked, index, casting, found) else { continue };
+            let Some(storage) = self.kept_form(input, sized, form, index, casting) else { continue };
             self.keep_storage(storage, step);
         }
         for (index, output) in operation.outputs.iter().enumerate() {
-            if is_kept(saved.outputs, index)
+            if is_kept(form.saved.outputs, index)
                 && let Some(storage) = output.and_then(|output| self.storage(output))
             {
                 self.keep_storage(storage, step);
@@ -294,7 +298,7 @@ impl<'a> Walker<'_, 'a> {
     }
 
     fn given(&mut self, tensor: TensorId, source: Source) -> Option<u32> {
-        let sized = self.lowering.sizes.get(tensor)?;
+        let sized = self.sizes.get(tensor)?;
         let bits = match source {
             // Parameters stay as they are until an operator casts them.
             Source::Stored | Source::Input if self.casts => u64::from(sized.element.bits()),
@@ -311,14 +315,20 @@ impl<'a> Walker<'_, 'a> {
         let storage = self.walk.storages.get(storage as usize);
         storage.filter(|storage| matches!(storage.source, Source::Step | Source::Input)).map_or(0, |found| found.bytes)
     }
+}
 
-    fn op(&self, operation: &Operation) -> &'a str {
-        if operation.operator.is_some() {
-            return "";
+/// Sorts the end of a list, each item once.
+fn sort_tail(list: &mut Vec<u32>, start: usize) {
+    let tail = list.get_mut(start..).unwrap_or_default();
+    tail.sort_unstable();
+    let mut kept = start;
+    for place in start..list.len() {
+        if kept == start || list.get(place) != list.get(kept - 1) {
+            list.swap(place, kept);
+            kept += 1;
         }
-        let analysis = self.lowering.analysis;
-        analysis.layers.get(operation.layer).and_then(|layer| analysis.node(layer)).map_or("", |node| &*node.op)
     }
+    list.truncate(kept);
 }
 
 /// Names that exporters give to the keys and values that a decoder gives back.

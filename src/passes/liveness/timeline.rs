@@ -154,7 +154,7 @@ pub(super) fn follow(walk: &Walk, clock: &Clock, training: bool) -> Liveness {
             liveness.largest_convolution = liveness.largest_convolution.max(step.touched);
         }
         liveness.multiplies |= step.is_product;
-        liveness.tensors += step.makes.len() as u64;
+        liveness.tensors += walk.makes(step).len() as u64;
         let bytes = step.extra.saturating_mul(step.runs);
         if training && bytes > 0 {
             let (again, back) = (clock.again(index), clock.back(index));
@@ -189,7 +189,7 @@ fn crossings(walk: &Walk, clock: &Clock) -> Vec<Option<u32>> {
         return crossings;
     }
     for (index, step) in walk.steps.iter().enumerate() {
-        for &read in &step.reads {
+        for &read in walk.reads(step) {
             let Some(storage) = walk.storages.get(read as usize) else { continue };
             if clock.segment(storage.made as usize) != clock.segment(index)
                 && let Some(slot) = crossings.get_mut(read as usize)
@@ -231,7 +231,7 @@ fn starts(walk: &Walk) -> Vec<usize> {
 
 /// The storage that a step makes where another was.
 fn in_place(walk: &Walk, index: usize, step: &Step) -> Option<u32> {
-    let &[made] = step.makes.as_slice() else { return None };
+    let &[made] = walk.makes(step) else { return None };
     let bytes = walk.storages.get(made as usize)?.bytes;
     let ends_here = |storage: &Storage| {
         storage.source == Source::Step
@@ -240,7 +240,7 @@ fn in_place(walk: &Walk, index: usize, step: &Step) -> Option<u32> {
             && storage.last_read as usize == index
             && storage.bytes == bytes
     };
-    let mut reads = step.reads.iter().filter_map(|&read| walk.storages.get(read as usize));
+    let mut reads = walk.reads(step).iter().filter_map(|&read| walk.storages.get(read as usize));
     (step.is_pointwise && reads.any(ends_here)).then_some(made)
 }
 
@@ -263,9 +263,9 @@ fn gradients(walk: &Walk, clock: &Clock, other: &mut Ledger) {
         found.filter(|found| found.source == Source::Step && found.gradient_from.is_some())
     };
     for step in walk.steps.iter().filter(|step| step.hands_gradient_on) {
-        let &[made] = step.makes.as_slice() else { continue };
+        let &[made] = walk.makes(step) else { continue };
         let Some(output) = has(made) else { continue };
-        for &read in &step.reads {
+        for &read in walk.reads(step) {
             if has(read).is_some_and(|input| input.bytes == output.bytes) {
                 let (a, b) = (root(&mut parents, read), root(&mut parents, made));
                 if let Some(parent) = parents.get_mut(a as usize) {

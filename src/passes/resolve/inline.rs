@@ -180,8 +180,8 @@ fn without_inputs(node: &NodeDef, missing: &HashSet<&Name>) -> NodeDef {
     node
 }
 
-fn identity() -> Option<Box<dyn Operator>> {
+fn identity() -> Option<Arc<dyn Operator>> {
     let node = NodeDef { op_type: "Identity".into(), ..NodeDef::default() };
     let entry = table::find("", "Identity")?;
-    (entry.build)(&NodeView::new(&node, super::header::NEWEST_OPSET)).ok()
+    (entry.build)(&NodeView::new(&node, super::header::NEWEST_OPSET)).ok().map(Arc::from)
 }

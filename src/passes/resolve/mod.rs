@@ -7,6 +7,7 @@ mod inline;
 mod keys;
 mod nodes;
 mod order;
+mod shared;
 mod suggest;
 
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use petgraph::stable_graph::NodeIndex;
 pub use self::bodies::has_body;
 use self::header::Opsets;
 use self::keys::Keys;
+use self::shared::Shared;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
 use crate::frontend::onnx::model::{
@@ -53,6 +55,7 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         program: Program { places, tied: tied(model), ..Program::default() },
         diagnostics,
         keys: Keys::default(),
+        shared: Shared::default(),
         captures: HashMap::default(),
         unknown: HashMap::default(),
         suggestions: SUGGESTIONS,
@@ -102,6 +105,7 @@ struct Resolver<'m> {
     program: Program,
     diagnostics: Vec<Diagnostic>,
     keys: Keys,
+    shared: Shared,
     /// For each graph the nodes whose subgraphs read tensors from around them.
     captures: HashMap<GraphId, Vec<(NodeIndex, Vec<TensorId>)>>,
     /// Diagnostics of unknown operators, by domain and name.

@@ -248,7 +248,7 @@ impl<'m> Resolver<'m> {
         (children, captured)
     }
 
-    fn operator(&mut self, node: &NodeDef, key: &str, frame: &Frame, place: Place) -> Option<Box<dyn Operator>> {
+    fn operator(&mut self, node: &NodeDef, key: &str, frame: &Frame, place: Place) -> Option<Arc<dyn Operator>> {
         let domain = standard(&node.domain);
         let Some(entry) = table::find(domain, &node.op_type) else {
             self.unknown_operator(domain, &node.op_type, place);
@@ -282,7 +282,7 @@ impl<'m> Resolver<'m> {
             );
             self.report_at(Diagnostic::new(Code::DeprecatedOperator, message), place);
         }
-        match (entry.build)(&NodeView::new(node, opset)) {
+        match self.shared.operator(node, opset, || (entry.build)(&NodeView::new(node, opset))) {
             Ok(operator) => Some(operator),
             Err(fault) => {
                 let message = format!("node {key:?} ({}): {}", node.op_type, fault.message);

@@ -79,7 +79,7 @@ fn timed_columns(training: bool) -> Vec<(Column<'static>, Cell)> {
         columns.push((column("backward", true, 10), backward));
     }
     columns.push((column("share", true, 11), |layer, _| layer.share.map_or_else(unknown, share)));
-    columns.push((column("bound", false, 7), |layer, _| layer.bound.clone().unwrap_or_default()));
+    columns.push((column("bound", false, 7), |layer, _| layer.bound.unwrap_or_default().to_owned()));
     columns
 }
 

@@ -91,7 +91,7 @@ pub(in crate::render) fn unknown_because(model: &Model) -> String {
 fn basis_line(model: &Model) -> String {
     let priced = model.layers.iter().filter(|layer| layer.model.is_some() && layer.kernels != Some(0));
     let all = priced.clone().count();
-    let by_roofline = priced.clone().filter(|layer| layer.model.as_deref() == Some(ROOFLINE)).count();
+    let by_roofline = priced.clone().filter(|layer| layer.model == Some(ROOFLINE)).count();
     let strange = priced.filter(|layer| layer.in_domain == Some(false)).count();
     let mut pieces = Vec::new();
     if by_roofline > 0 && by_roofline == all {
@@ -116,7 +116,7 @@ pub(super) fn ranked(bounds: Bounds) -> Vec<(&'static str, f64)> {
 fn bounds_line(bounds: Bounds) -> String {
     let shares = ranked(bounds);
     let Some((first, others)) = shares.split_first() else { return String::new() };
-    let mut pieces = vec![format!("{} of the layers' time", share(first.1))];
+    let mut pieces = vec![format!("{} of the step", share(first.1))];
     pieces.extend(others.iter().map(|(name, of)| format!("{name} {}", share(*of))));
     row("bound by", first.0, &pieces)
 }

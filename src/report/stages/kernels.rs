@@ -53,11 +53,11 @@ pub(crate) fn kernels(analysis: &Analysis, schedule: &Schedule, target: &Target)
         .collect();
     let key = |layer: usize| keys.get(layer).map_or("?", String::as_str);
     for launch in &schedule.launches {
-        let forward = launch.kernels.iter().filter(|kernel| kernel.pass == Pass::Forward);
+        let forward = schedule.kernels(launch).iter().filter(|kernel| kernel.pass == Pass::Forward);
         forward.for_each(|kernel| add(key(launch.layer), kernel));
     }
     for launch in schedule.launches.iter().rev() {
-        let backward = launch.kernels.iter().filter(|kernel| kernel.pass != Pass::Forward);
+        let backward = schedule.kernels(launch).iter().filter(|kernel| kernel.pass != Pass::Forward);
         backward.for_each(|kernel| add(key(launch.layer), kernel));
     }
     schedule.updates.iter().for_each(|kernel| add("-", kernel));

@@ -17,6 +17,7 @@ use dlcost::options::target::GpuName;
 use dlcost::passes::bind::Bindings;
 use dlcost::passes::payloads::check_payloads;
 use dlcost::predict::network::{Estimate, estimate};
+use dlcost::predict::plans::Plans;
 use dlcost::report::Interval;
 use dlcost::runtime::{Attention, Runtime};
 use dlcost::target::{self, ChosenGpu, Compute, Context, Optimizer, Request, Strategy, choose};
@@ -129,7 +130,7 @@ fn price(analysis: &Analysis, batch: Option<&str>, asked: &Target) -> Result<Pri
     let context = Context { analysis, producer: "", mode: asked.mode(), batch: Some(asked.batch) };
     let resolved = target::Target::resolve(&request(asked), &gpu, &context);
     let (target, _) = resolved.ok_or_else(unknown_device)?;
-    let estimate = estimate(analysis, &analysis.at(&values), &values, &target);
+    let estimate = estimate(&Plans::new(analysis), &values, &target);
     let estimate = estimate.ok_or_else(|| Unpriced("not priced: unbound-dim".to_owned()))?;
     Ok(Price::of(&estimate, &gpu))
 }

@@ -1,29 +1,70 @@
 //! How the elements of tensors lie in memory, as PyTorch keeps it: a transposition, slice or expansion only writes other
-//! strides, and whether a reshape behind one is a view or a copy follows from them.
+//! strides, and whether a reshape behind one is a view or a copy follows from them. Lowering asks it which copies run,
+//! liveness which tensors share memory.
 
+mod views;
+
+use super::lower::{Forms, Lowering};
 use crate::ir::graph::TensorId;
+use crate::ops::work::product;
 
-/// Strides of tensors, in elements, in one list.
-#[derive(Debug, Default)]
-pub(super) struct Strides {
+/// Which tensors are views, and the strides of tensors, in elements, in one list.
+#[derive(Debug)]
+pub struct Strides {
     list: Vec<u64>,
     /// Start and rank, by tensor.
     entries: Vec<Option<(u32, u32)>>,
+    /// Whether a tensor is a view of the first input of the operation that makes it, by tensor.
+    views: Vec<bool>,
 }
 
 impl Strides {
-    pub(super) fn with_tensors(tensors: usize) -> Self {
-        Self { list: Vec::new(), entries: vec![None; tensors] }
+    /// Follows the operations of a forward pass.
+    #[must_use]
+    pub fn of(lowering: &Lowering<'_>, forms: &Forms<'_>) -> Self {
+        let tensors = lowering.analysis.program.tensors.len();
+        let mut strides = Self { list: Vec::new(), entries: vec![None; tensors], views: vec![false; tensors] };
+        for item in forms.items().flatten().filter(|item| item.form.runs >= 1.0) {
+            strides.outputs(&item);
+        }
+        strides
     }
 
-    /// Those of a tensor; `None` where nothing was said of it.
-    pub(super) fn get(&self, tensor: TensorId) -> Option<&[u64]> {
+    /// Whether a tensor is a view of the first input of the operation that makes it.
+    pub(super) fn is_view(&self, tensor: TensorId) -> bool {
+        self.views.get(tensor.0 as usize) == Some(&true)
+    }
+
+    /// Whether the elements of a tensor lie in the order of its dims.
+    pub(super) fn is_in_order(&self, tensor: TensorId) -> bool {
+        self.get(tensor).is_none()
+    }
+
+    /// Whether libraries can convolve a tensor where it lies: channels outermost or innermost of an image.
+    pub(super) fn is_image(&self, tensor: TensorId, dims: &[u64]) -> bool {
+        self.get(tensor).is_none_or(|strides| is_channels_last(dims, strides))
+    }
+
+    /// Whether libraries can multiply a tensor where it lies, as so many matrices one after the other: one, or one for
+    /// each of its outer dims.
+    pub(super) fn is_matrix(&self, tensor: TensorId, dims: &[u64], is_one: bool) -> bool {
+        let (Some(strides), [.., middle, inner], 3..) = (self.get(tensor), dims, dims.len()) else { return true };
+        let rows = product(dims).checked_div(*inner).unwrap_or_default();
+        if is_one {
+            return viewed(dims, strides, &[rows, *inner]).is_some();
+        }
+        let batch = rows.checked_div(*middle).unwrap_or_default();
+        viewed(dims, strides, &[batch, *middle, *inner]).is_some()
+    }
+
+    /// Those of a tensor; `None` where they lie in order.
+    fn get(&self, tensor: TensorId) -> Option<&[u64]> {
         let (start, rank) = self.entries.get(tensor.0 as usize).copied().flatten()?;
         self.list.get(start as usize..start as usize + rank as usize)
     }
 
-    /// Those of a tensor with these dims; one that nothing was said of lies in order.
-    pub(super) fn of(&self, tensor: TensorId, dims: &[u64]) -> Vec<u64> {
+    /// Those of a tensor with these dims.
+    fn or_in_order(&self, tensor: TensorId, dims: &[u64]) -> Vec<u64> {
         match self.get(tensor) {
             Some(strides) if strides.len() == dims.len() => strides.to_vec(),
             _ => in_order(dims),
@@ -31,7 +72,7 @@ impl Strides {
     }
 
     /// Says how a tensor lies. What lies in order needs no entry.
-    pub(super) fn set(&mut self, tensor: TensorId, dims: &[u64], strides: &[u64]) {
+    fn set(&mut self, tensor: TensorId, dims: &[u64], strides: &[u64]) {
         if is_in_order(dims, strides) {
             return;
         }
@@ -44,7 +85,7 @@ impl Strides {
 }
 
 /// Strides of elements that lie in the order of the dims.
-pub(super) fn in_order(dims: &[u64]) -> Vec<u64> {
+fn in_order(dims: &[u64]) -> Vec<u64> {
     let mut strides = vec![1; dims.len()];
     let mut stride = 1_u64;
     for (slot, dim) in strides.iter_mut().zip(dims).rev() {
@@ -66,7 +107,7 @@ fn is_in_order(dims: &[u64], strides: &[u64]) -> bool {
 }
 
 /// Strides of a new tensor whose elements lie in the order of another's strides: what elementwise kernels write.
-pub(super) fn dense_like(dims: &[u64], strides: &[u64]) -> Vec<u64> {
+fn dense_like(dims: &[u64], strides: &[u64]) -> Vec<u64> {
     let mut axes: Vec<usize> = (0..dims.len()).collect();
     // Inner axes first; equal strides (axes of one element, or stretched ones) keep their order.
     axes.sort_by_key(|&axis| (strides.get(axis).copied(), std::cmp::Reverse(axis)));
@@ -82,7 +123,7 @@ pub(super) fn dense_like(dims: &[u64], strides: &[u64]) -> Vec<u64> {
 }
 
 /// Strides of images whose channels lie innermost.
-pub(super) fn channels_last(dims: &[u64]) -> Vec<u64> {
+fn channels_last(dims: &[u64]) -> Vec<u64> {
     let Some((batch, [channels, extents @ ..])) = dims.split_first() else { return in_order(dims) };
     let mut moved = vec![*batch];
     moved.extend(extents);
@@ -95,7 +136,7 @@ pub(super) fn channels_last(dims: &[u64]) -> Vec<u64> {
 }
 
 /// Whether images lie with their channels innermost.
-pub(super) fn is_channels_last(dims: &[u64], strides: &[u64]) -> bool {
+fn is_channels_last(dims: &[u64], strides: &[u64]) -> bool {
     (4..=5).contains(&dims.len()) && !is_in_order(dims, strides) && {
         let wanted = channels_last(dims);
         dims.iter().zip(strides).zip(&wanted).all(|((dim, found), wanted)| *dim == 1 || found == wanted)
@@ -104,7 +145,7 @@ pub(super) fn is_channels_last(dims: &[u64], strides: &[u64]) -> bool {
 
 /// Strides of the same elements under other dims; `None` where no strides show them so and they must be copied. The rule
 /// is that of `torch.Tensor.view`: dims join where their elements follow each other.
-pub(super) fn viewed(dims: &[u64], strides: &[u64], wanted: &[u64]) -> Option<Vec<u64>> {
+fn viewed(dims: &[u64], strides: &[u64], wanted: &[u64]) -> Option<Vec<u64>> {
     if dims.contains(&0) || wanted.contains(&0) || dims.is_empty() {
         return Some(in_order(wanted));
     }
