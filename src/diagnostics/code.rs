@@ -86,6 +86,7 @@ codes! {
     NewerIrVersion "0113" "newer-ir-version" Warning "the file's format version is newer than known";
     PayloadSize "0114" "payload-size" Error "stored bytes and dims of a tensor disagree";
     TooManyNodes "0115" "too-many-nodes" Error "the graph passes the node budget";
+    BrokenProfile "0116" "broken-profile" Error "the layer profile cannot be read";
     UnknownOperator "0201" "unknown-operator" Error "no operator of this name exists in its domain";
     UnknownDomain "0202" "unknown-domain" Warning "the operator's domain has no rules here";
     DuplicateName "0203" "duplicate-name" Error "two producers give a tensor one name";

@@ -4,6 +4,7 @@ use schemars::schema_for;
 use serde_json::Value;
 
 use super::Report;
+use super::comparison::Comparison;
 
 /// Longer texts for the keys that people ask about.
 const MORE: &[(&str, &str)] = &[
@@ -134,6 +135,14 @@ const MORE: &[(&str, &str)] = &[
 #[must_use]
 pub fn of_report() -> Value {
     let mut schema = schema_for!(Report);
+    schema.insert("$comment".to_owned(), COMMENT.into());
+    schema.to_value()
+}
+
+/// The JSON Schema of [`Comparison`].
+#[must_use]
+pub fn of_comparison() -> Value {
+    let mut schema = schema_for!(Comparison);
     schema.insert("$comment".to_owned(), COMMENT.into());
     schema.to_value()
 }
