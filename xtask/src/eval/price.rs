@@ -16,11 +16,12 @@ use dlcost::ir::shape::Shape;
 use dlcost::options::target::GpuName;
 use dlcost::passes::bind::Bindings;
 use dlcost::passes::payloads::check_payloads;
-use dlcost::predict::network::{Estimate, estimate};
+use dlcost::predict::network::{Estimate, estimate, schedule};
 use dlcost::report::Interval;
 use dlcost::runtime::{Attention, Runtime};
 use dlcost::target::{self, ChosenGpu, Compute, Context, Optimizer, Request, Strategy, choose};
 
+use super::limit::Least;
 use super::network::path_of;
 use super::question::{Form, Target, Unpriced};
 
@@ -37,6 +38,8 @@ pub(super) struct Price {
     pub(super) allocated: Option<f64>,
     /// Whether the middle of the peak fits on the device.
     pub(super) fits: Option<bool>,
+    /// What no step on this board can beat.
+    pub(super) least: Option<Least>,
 }
 
 impl Price {
@@ -49,6 +52,7 @@ impl Price {
             forward: Some(estimate.time.forward),
             peak: Some(Interval { p10, p50, p90 }),
             allocated: Some(mib(memory.allocated())),
+            least: None,
             fits: Some(p50 <= gpu.device.memory.visible_bytes() / BYTES_PER_MIB),
         }
     }
@@ -129,9 +133,11 @@ fn price(analysis: &Analysis, batch: Option<&str>, asked: &Target) -> Result<Pri
     let context = Context { analysis, producer: "", mode: asked.mode(), batch: Some(asked.batch) };
     let resolved = target::Target::resolve(&request(asked), &gpu, &context);
     let (target, _) = resolved.ok_or_else(unknown_device)?;
-    let estimate = estimate(analysis, &analysis.at(&values), &values, &target);
-    let estimate = estimate.ok_or_else(|| Unpriced("not priced: unbound-dim".to_owned()))?;
-    Ok(Price::of(&estimate, &gpu))
+    let figures = analysis.at(&values);
+    let unbound = || Unpriced("not priced: unbound-dim".to_owned());
+    let estimate = estimate(analysis, &figures, &values, &target).ok_or_else(unbound)?;
+    let schedule = schedule(analysis, &figures, &values, &target).ok_or_else(unbound)?;
+    Ok(Price { least: Some(Least::of(&schedule, analysis, &target)), ..Price::of(&estimate, &gpu) })
 }
 
 /// A target in the library's types, but for the device.
