@@ -131,6 +131,7 @@ codes! {
     MisalignedChannels "0704" "misaligned-channels" Warning "sizes of weights do not fit tensor cores";
     SlowHalfPrecision "0705" "slow-half-precision" Warning "16 bits were chosen on a card that is not faster with them";
     OptimizerDominates "0706" "optimizer-dominates" Note "the update of the weights takes much of the step";
+    PrecisionNotSupported "0707" "precision-not-supported" Warning "the device has no arithmetic of the precision, or no framework trains in it";
 }
 
 impl Code {
