@@ -41,6 +41,7 @@ pub struct Launch {
 }
 
 /// All that lowering asks for.
+#[derive(Clone, Copy)]
 pub struct Lowering<'a> {
     /// The model.
     pub analysis: &'a Analysis,

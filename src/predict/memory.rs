@@ -6,7 +6,7 @@ use crate::passes::liveness::{Liveness, live};
 use crate::passes::lower::Lowering;
 use crate::passes::parameters::{Kind, Usage};
 use crate::runtime::{Allocator, Update};
-use crate::target::{Compute, Optimizer, Strategy, Target};
+use crate::target::{Compute, Optimizer, Recompute, Strategy, Target};
 
 /// Memory of one device, bytes. The parts are those at the moment of the peak.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,9 +76,29 @@ impl Memory {
     }
 }
 
-/// Memory of a target.
+/// Memory of a target. Checkpoints of about √n segments are a compromise that need not pay for small networks: where
+/// those of every block, or none, need less, they are taken.
 #[must_use]
 pub fn estimate(lowering: &Lowering<'_>) -> Memory {
+    let target = lowering.target;
+    if target.mode == Mode::Infer || target.recompute != Recompute::Sqrt {
+        return of_plan(lowering);
+    }
+    let others = [Recompute::All, Recompute::None].map(|recompute| {
+        let target = &Target { recompute, ..target.clone() };
+        of_plan(&Lowering { target, ..*lowering })
+    });
+    let mut least = of_plan(lowering);
+    for other in others {
+        if other.peak() < least.peak() {
+            least = other;
+        }
+    }
+    least
+}
+
+/// Memory with the checkpoints that the target names.
+fn of_plan(lowering: &Lowering<'_>) -> Memory {
     let target = lowering.target;
     let live = live(lowering);
     let weights = Weights::of(lowering);

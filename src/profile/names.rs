@@ -130,7 +130,7 @@ mod tests {
         subject(name, None, &|name| ["conv1", "bn1", "relu", "m(x)", "PWN(odd)", "a copy"].contains(&name))
     }
 
-    fn nodes_of<'n>(name: &'n str) -> Vec<&'n str> {
+    fn nodes_of(name: &str) -> Vec<&str> {
         let Subject::Nodes(parts) = of(name) else { panic!("{name}") };
         parts.iter().map(|part| if let Part::Node(name) = part { name } else { panic!("{part:?}") }).copied().collect()
     }
