@@ -18,8 +18,10 @@ use crate::ir::place::Places;
 use crate::passes::bind::Bindings;
 use crate::passes::parameters::repeated_values;
 use crate::passes::payloads::check_payloads;
+use crate::profile::{Broken, Profile};
 use crate::report;
 use crate::report::annotate::Annotated;
+use crate::report::comparison::Comparison;
 use crate::target::Request;
 
 /// What a check is asked for.
@@ -186,6 +188,23 @@ pub fn annotate(
         report::annotate::annotated(definition, analysis, &checked.layout, options.mode, &model)
     });
     Ok((annotated, model))
+}
+
+/// A model beside the profile that a runtime measured, and the report of it.
+///
+/// # Errors
+/// When the file of the model cannot be read. A profile that cannot be used is a diagnostic.
+pub fn compare(
+    input: &Input,
+    shown_path: &str,
+    options: &CheckOptions,
+    profile: Result<&Profile, &Broken>,
+    profile_path: &str,
+) -> Result<(Comparison, report::Model), Unreadable> {
+    let source = open(input, shown_path)?;
+    let checked = Checked::new(&source, options);
+    let model = report::build::models(&checked, &source, shown_path, options).into_iter().next().unwrap_or_default();
+    Ok((report::comparison::compare(checked.analysis.as_ref(), &model, profile, profile_path), model))
 }
 
 fn open(input: &Input, shown_path: &str) -> Result<Source, Unreadable> {

@@ -13,6 +13,7 @@ pub mod ops;
 pub mod options;
 pub mod passes;
 pub mod predict;
+pub mod profile;
 pub mod render;
 pub mod report;
 pub mod runtime;

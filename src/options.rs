@@ -13,7 +13,7 @@ use crate::ir::dim::{Dim, Symbol, SymbolKind};
 pub const NOT_ACTED_ON: &[&str] = &["features"];
 
 /// Commands that are specified and that this version does not have.
-pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "compare", "calibrate", "lsp"];
+pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "calibrate", "lsp"];
 
 const FORMATS_NOT_AVAILABLE: &[&str] = &["gitlab", "junit", "markdown", "csv", "trace", "html"];
 
@@ -114,7 +114,7 @@ pub fn mode(text: &str) -> Result<Mode, String> {
 }
 
 /// The value of one of the known words.
-fn choice<T: Copy>(text: &str, known: &[(&str, T)], not_available: &[&str]) -> Result<T, String> {
+pub(crate) fn choice<T: Copy>(text: &str, known: &[(&str, T)], not_available: &[&str]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
     }

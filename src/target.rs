@@ -240,7 +240,15 @@ impl Target {
         } = self;
         let products = |target: &Self| [true, false].map(|convolution| target.product_precision(convolution));
         (mode, accumulate, precision, optimizer, version, attention, recompute)
-            == (&other.mode, &other.accumulate, &other.precision, &other.optimizer, &other.version, &other.attention, &other.recompute)
+            == (
+                &other.mode,
+                &other.accumulate,
+                &other.precision,
+                &other.optimizer,
+                &other.version,
+                &other.attention,
+                &other.recompute,
+            )
             && runtime.name == other.runtime.name
             && products(self) == products(other)
             && self.shards(Zero::Optimizer) == other.shards(Zero::Optimizer)

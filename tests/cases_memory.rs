@@ -12,7 +12,7 @@ use dlcost::engine::{CheckOptions, Mode};
 use dlcost::report::{MemoryBytes, Model};
 use dlcost::runtime::{Attention, Runtime};
 use dlcost::target::{ChosenGpu, Compute, Optimizer, Recompute, Request, Strategy, Zero};
-use support::{graph, opset, text_with};
+use support::{gpu, graph, opset, priced, text_with};
 
 /// What a model is asked for here: PyTorch, a device with its name, a precision, an optimizer.
 fn options(mode: Mode, precision: Compute, optimizer: Optimizer) -> CheckOptions {
@@ -401,4 +401,19 @@ fn mixed_precision_halves_what_a_convolutional_network_keeps() {
     };
     let share = kept(Compute::Amp) / kept(Compute::Fp32);
     assert!((0.49..0.56).contains(&share), "{share}");
+}
+
+/// √n segments are a compromise: none and all of them bound it.
+#[test]
+fn checkpoints_of_sqrt_never_need_more_than_those_of_all_or_none() {
+    for depth in [1, 2, 5, 16] {
+        let nodes: String = (0..depth).map(|i| format!("[b{i}] x{} = Sigmoid (x{i})\n", i + 1)).collect();
+        let text = opset(18, &format!("g (float[64, 4096] x0) => (x{depth}) {{ {nodes} }}"));
+        let peak = |recompute| {
+            let model = priced(&text, Mode::Train, Request { recompute: Some(recompute), ..gpu("a100") });
+            model.memory_bytes.unwrap().peak.p50
+        };
+        let [none, sqrt, all] = [Recompute::None, Recompute::Sqrt, Recompute::All].map(peak);
+        assert!(sqrt <= none && sqrt <= all, "{depth}: {none} {sqrt} {all}");
+    }
 }

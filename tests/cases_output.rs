@@ -440,3 +440,51 @@ fn carriage_returns_and_long_paths_are_read() {
     assert_eq!(uri(&results(&log)[0]), "empty.onnx");
     assert!(printed(&folder, &[&long, "--format", "human"]).contains("m.onnxtxt"));
 }
+
+/// Case 124: Ctrl-C ends the program as it ends any other, and what stood in the file of the report stays.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_ends_quietly_and_leaves_no_half_of_a_report() {
+    use std::os::unix::process::ExitStatusExt;
+    const INTERRUPT: i32 = 2;
+    // Whoever started the tests may have had signals ignored, which children inherit.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    if u64::from_str_radix(ignored, 16).unwrap() >> (INTERRUPT - 1) & 1 == 1 {
+        return;
+    }
+    let folder = Folder::with(&[("report.json", b"old")]);
+    for index in 0..400 {
+        folder.write(&format!("models/{index}.onnxtxt"), wrong_declarations(300).as_bytes());
+    }
+    let busy = ["check", "models", "--format", "json", "-o", "report.json"];
+    let waiting = ["check", "-", "--format", "json", "-o", "report.json"];
+    for arguments in [&busy, &waiting] {
+        let mut command = dlcost(folder.path(), arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        // The shell makes 130 of it.
+        assert_eq!(child.wait().unwrap().signal(), Some(INTERRUPT), "{arguments:?}");
+        let output = child.wait_with_output().unwrap();
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+        assert_eq!(std::fs::read(folder.path().join("report.json")).unwrap(), b"old");
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["models", "report.json"]);
+    }
+}
+
+/// Stages are text: no other form is given for them, and none is ignored.
+#[test]
+fn a_stage_in_another_form_is_refused() {
+    let folder = Folder::with(&[("m.onnxtxt", CLEAN.as_bytes())]);
+    for stage in ["graph", "shapes", "kernels", "memory"] {
+        let output = folder.run(&["check", "m.onnxtxt", "--emit", stage, "--format", "json"]);
+        assert_eq!(output.status.code(), Some(2), "{stage}");
+        assert!(stderr(&output).contains("--emit prints a stage as text"), "{}", stderr(&output));
+        assert_eq!(folder.run(&["check", "m.onnxtxt", "--emit", stage]).status.code(), Some(0));
+    }
+    assert_eq!(folder.run(&["check", "m.onnxtxt", "--emit", "report", "--format", "json"]).status.code(), Some(0));
+}

@@ -1,6 +1,6 @@
-//! Whole-program answers to CASES.md, group 5: time. Cases 81 (rows of benchmarks that beat the peak), 83 (profiles of
-//! TensorRT) and 86 (probing for a GPU) belong to commands that this version does not have; case 85 is in
-//! `target_options`.
+//! Whole-program answers to CASES.md, group 5: time. Case 81 (rows of benchmarks that beat the peak) has its test in
+//! `xtask`, case 83 (profiles of TensorRT) in `cases_compare`, case 85 in `target_options`; case 86 (probing for a GPU)
+//! belongs to a command that this version does not have.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

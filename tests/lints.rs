@@ -221,3 +221,45 @@ fn eager_attention_is_told_what_one_kernel_takes() {
     let model = priced(&text, Mode::Infer, request);
     assert!(help(one(&model, "quadratic-attention")).contains("--attention fused is predicted to take"));
 }
+
+#[test]
+fn a_precision_without_units_is_told_with_what_was_priced_instead() {
+    let text = chain("256", &[1024, 1024]);
+    let at = |id: &str, precision, mode| priced(&text, mode, Request { precision: Some(precision), ..gpu(id) });
+    for (id, precision) in
+        [("v100", Compute::Tf32), ("a100", Compute::Fp8), ("v100", Compute::Fp8), ("k80", Compute::Int8)]
+    {
+        let model = at(id, precision, Mode::Infer);
+        let finding = one(&model, "precision-not-supported");
+        assert_eq!(finding.level, Level::Warning);
+        assert!(finding.message.contains("priced in fp32 at"), "{}", finding.message);
+        assert!(help(finding).contains("--precision fp16 is predicted to take"), "{}", help(finding));
+    }
+    for (id, precision) in
+        [("a100", Compute::Tf32), ("h100", Compute::Fp8), ("t4", Compute::Int8), ("v100", Compute::Fp16)]
+    {
+        assert!(found(&at(id, precision, Mode::Infer), "precision-not-supported").is_none(), "{id}");
+    }
+}
+
+#[test]
+fn nobody_trains_in_int8() {
+    let text = chain("256", &[1024, 1024]);
+    let int8 = |mode| priced(&text, mode, Request { precision: Some(Compute::Int8), ..gpu("t4") });
+    let model = int8(Mode::Train);
+    let finding = one(&model, "precision-not-supported");
+    assert!(finding.message.starts_with("no framework trains in int8"), "{}", finding.message);
+    assert!(help(finding).contains("--mode infer") && help(finding).contains("--precision amp"), "{}", help(finding));
+    assert!(found(&int8(Mode::Infer), "precision-not-supported").is_none());
+    // A quantised file says it whatever the device.
+    let quantised = opset(
+        18,
+        "g (float[4, 64] x) => (y) <float s = {0.1}, int8 z = {0}, int8[64, 64] w = {}> {
+            v = DequantizeLinear (w, s, z)
+            y = MatMul (x, v)
+        }",
+    );
+    let model = text_with(&quantised, &CheckOptions { mode: Mode::Train, ..CheckOptions::default() });
+    let message = &one(&model, "precision-not-supported").message;
+    assert!(message.starts_with("the file holds int8"), "{message}");
+}

@@ -138,3 +138,20 @@ fn what_a_size_that_nobody_bound_hinders_is_said() {
         assert!(human(&report(models), Style::PLAIN).contains("nothing says what rows is (--dim rows=N)"));
     }
 }
+
+/// Four cards and more are a table: what a run costs stands in it where that was asked for.
+#[test]
+fn many_devices_are_compared_in_money_where_there_are_totals() {
+    let folder = support::Folder::with(&[(
+        "m.onnxtxt",
+        support::opset(18, "g (float[batch, 64] x) => (y) { y = Relu (x) }").as_bytes(),
+    )]);
+    let table = |options: &[&str]| {
+        let fixed = ["check", "m.onnxtxt", "--no-config", "--gpu", "v100,a100,t4,gtx-1080-ti"];
+        String::from_utf8(folder.run(&[&fixed[..], options].concat()).stdout).unwrap()
+    };
+    let priced = table(&["--samples", "1000000", "--epochs", "90", "--price", "3"]);
+    assert!(priced.contains("USD in all") && !priced.contains("bound by"), "{priced}");
+    assert!(priced.lines().all(|line| line.chars().count() <= 100), "{priced}");
+    assert!(table(&[]).contains("bound by"));
+}

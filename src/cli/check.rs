@@ -31,12 +31,8 @@ struct Outcome {
 pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCode, Failure> {
     let plan = Plan::new(&arguments, levels)?;
     let mut problems = plan.problems.clone();
-    let mut report = Report {
-        schema: SCHEMA.to_owned(),
-        dlcost: Program { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: None },
-        models: Vec::new(),
-        summary: Summary::default(),
-    };
+    let mut report =
+        Report { schema: SCHEMA.to_owned(), dlcost: Program::this(), models: Vec::new(), summary: Summary::default() };
     let mut emitted = String::new();
     let mut progress = progress::Progress::new(plan.jobs.len(), plan.quiet);
     let results = jobs::map_in_order(&plan.jobs, plan.threads, |job| check(job, plan.emit), |done| progress.show(done));

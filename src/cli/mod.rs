@@ -5,6 +5,7 @@
 mod annotate;
 mod arguments;
 mod check;
+mod compare;
 mod completions;
 mod configs;
 mod devices;
@@ -38,6 +39,7 @@ struct Cli {
 enum Command {
     Check(Box<check::Arguments>),
     Annotate(Box<annotate::Arguments>),
+    Compare(Box<compare::Arguments>),
     Devices(devices::Arguments),
     Explain(explain::Arguments),
     Init(init::Arguments),
@@ -96,6 +98,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Check(arguments) => check::run(*arguments, levels_of("check")),
         Command::Annotate(arguments) => annotate::run(&arguments, &levels_of("annotate")),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

@@ -14,7 +14,7 @@ pub(super) fn refuse(arguments: &[OsString]) -> Result<(), Failure> {
     if COMMANDS_NOT_AVAILABLE.contains(&command) {
         return Err(Failure::new(format!("the command '{command}' is not available in this version")));
     }
-    if matches!(command, "check" | "annotate") {
+    if matches!(command, "check" | "annotate" | "compare") {
         // No option takes a value that starts with dashes, so whatever looks like an option is one.
         for argument in arguments.iter().skip(2).take_while(|argument| *argument != "--") {
             if let Some(option) = not_acted_on(argument) {

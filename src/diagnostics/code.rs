@@ -86,6 +86,7 @@ codes! {
     NewerIrVersion "0113" "newer-ir-version" Warning "the file's format version is newer than known";
     PayloadSize "0114" "payload-size" Error "stored bytes and dims of a tensor disagree";
     TooManyNodes "0115" "too-many-nodes" Error "the graph passes the node budget";
+    BrokenProfile "0116" "broken-profile" Error "the layer profile cannot be read";
     UnknownOperator "0201" "unknown-operator" Error "no operator of this name exists in its domain";
     UnknownDomain "0202" "unknown-domain" Warning "the operator's domain has no rules here";
     DuplicateName "0203" "duplicate-name" Error "two producers give a tensor one name";
@@ -130,6 +131,7 @@ codes! {
     MisalignedChannels "0704" "misaligned-channels" Warning "sizes of weights do not fit tensor cores";
     SlowHalfPrecision "0705" "slow-half-precision" Warning "16 bits were chosen on a card that is not faster with them";
     OptimizerDominates "0706" "optimizer-dominates" Note "the update of the weights takes much of the step";
+    PrecisionNotSupported "0707" "precision-not-supported" Warning "the device has no arithmetic of the precision, or no framework trains in it";
 }
 
 impl Code {

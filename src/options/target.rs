@@ -10,6 +10,13 @@ use crate::target::{Compute, Optimizer, Recompute, Strategy, Zero};
 /// Most replicas that are taken: the largest machines that train one model are smaller.
 const MOST_REPLICAS: u32 = 1 << 20;
 
+/// Most samples and epochs that are taken: their product is a number of steps.
+const MOST_SAMPLES: u64 = 10_000_000_000_000;
+const MOST_EPOCHS: u64 = 1_000_000;
+
+/// The largest price, time and rate that is taken: a thousand million dollars, eleven days, samples a second.
+const MOST: f64 = 1e9;
+
 /// A device as `--gpu` names it. Which devices there are depends on the configuration, so that names are looked up when
 /// that has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,33 +168,37 @@ pub fn accumulate(text: &str) -> Result<u32, String> {
 /// Parses the value of `--samples`.
 ///
 /// # Errors
-/// The text is no number from 1.
+/// The text is no number from 1, or one that no data set has.
 pub fn samples(text: &str) -> Result<u64, String> {
-    batch(text).map_err(|_| format!("'{text}' is not a number of samples from 1"))
+    let samples = batch(text).ok().filter(|samples| *samples <= MOST_SAMPLES);
+    samples.ok_or_else(|| format!("'{text}' is not a number of samples from 1 to {MOST_SAMPLES}"))
 }
 
 /// Parses the value of `--epochs`.
 ///
 /// # Errors
-/// The text is no number from 1.
+/// The text is no number from 1, or one that nobody waits for.
 pub fn epochs(text: &str) -> Result<u64, String> {
-    batch(text).map_err(|_| format!("'{text}' is not a number of epochs from 1"))
+    let epochs = batch(text).ok().filter(|epochs| *epochs <= MOST_EPOCHS);
+    epochs.ok_or_else(|| format!("'{text}' is not a number of epochs from 1 to {MOST_EPOCHS}"))
 }
 
-/// Parses the value of `--price` or `--input-ms`: a finite number, not below 0.
+/// Parses the value of `--price` or `--input-ms`: a number from 0.
 ///
 /// # Errors
-/// The text is no such number.
+/// The text is no such number, or a larger one than there is.
 pub fn amount(text: &str) -> Result<f64, String> {
-    number(text).filter(|number| *number >= 0.0).ok_or_else(|| format!("'{text}' is not a number from 0"))
+    let amount = number(text).filter(|number| (0.0..=MOST).contains(number));
+    amount.ok_or_else(|| format!("'{text}' is not a number from 0 to {MOST}"))
 }
 
-/// Parses the value of `--input-samples-per-s`: a finite number above 0.
+/// Parses the value of `--input-samples-per-s`: a number above 0.
 ///
 /// # Errors
-/// The text is no such number.
+/// The text is no such number, or a larger or smaller one than there is.
 pub fn rate(text: &str) -> Result<f64, String> {
-    number(text).filter(|number| *number > 0.0).ok_or_else(|| format!("'{text}' is not a number above 0"))
+    let rate = number(text).filter(|number| (1.0 / MOST..=MOST).contains(number));
+    rate.ok_or_else(|| format!("'{text}' is not a number above 0 and up to {MOST}"))
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -230,7 +241,7 @@ mod tests {
         assert_eq!(amount("3.06"), Ok(3.06));
         assert_eq!(amount("0"), Ok(0.0));
         assert!(rate("0").is_err());
-        for wrong in ["-1", "nan", "inf", "1e999", "", "3 dollars"] {
+        for wrong in ["-1", "nan", "inf", "1e999", "1e300", "1e10", "", "3 dollars"] {
             assert!(amount(wrong).is_err() && rate(wrong).is_err(), "{wrong}");
         }
         assert_eq!(replicas("8"), Ok(8));
@@ -239,6 +250,7 @@ mod tests {
         }
         assert_eq!((accumulate("8"), zero("2")), (Ok(8), Ok(Zero::Gradients)));
         assert!(accumulate("0").is_err() && zero("4").unwrap_err().contains("0, 1, 2 or 3"));
+        assert!(rate("1e-300").is_err() && samples("18446744073709551615").is_err() && epochs("9999999").is_err());
         assert!(samples("0").is_err() && epochs("x").unwrap_err().contains("epochs"));
     }
 

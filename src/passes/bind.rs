@@ -257,6 +257,10 @@ impl Binder<'_> {
                 }
                 Some(_) => {}
                 None => {
+                    if value == Dim::ZERO && self.bound.batch.as_deref() == Some(&*name) {
+                        let message = format!("{source} makes the batch 0: a batch has at least one sample");
+                        self.bound.diagnostics.push(Diagnostic::new(Code::ZeroDim, message).level(Level::Error));
+                    }
                     self.bound.values.insert(name.clone(), value);
                     origin.insert(name, source);
                 }
@@ -514,7 +518,14 @@ pub fn is_past(name: &str) -> bool {
     name.to_lowercase().starts_with("past")
 }
 
-/// The batch: a symbol whose name holds `batch`, or is `N` or `bs`; else the symbol that leads most inputs.
+/// A dim that counts nodes or edges of a graph that the model reads: one graph is one sample, whatever its size.
+fn is_of_a_graph(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["node", "edge", "vertice"].iter().any(|word| name.contains(word))
+}
+
+/// The batch: a symbol whose name holds `batch`, or is `N` or `bs`; else the symbol that leads most inputs, unless it
+/// counts nodes or edges.
 fn find_batch(inputs: &[Input], symbols: &BTreeMap<String, Symbol>) -> Option<String> {
     let leading = |input: &Input| {
         input
@@ -533,16 +544,21 @@ fn find_batch(inputs: &[Input], symbols: &BTreeMap<String, Symbol>) -> Option<St
         return Some(name.clone());
     }
     let mut counts: HashMap<&str, usize> = HashMap::default();
-    for name in &leaders {
+    for name in leaders.iter().filter(|name| !is_of_a_graph(name)) {
         *counts.entry(name).or_insert(0) += 1;
     }
     let best = counts.values().max()?;
     leaders.iter().find(|name| counts.get(name.as_str()) == Some(best)).cloned()
 }
 
-/// The number that leads the inputs, where the batch is fixed: that of the first input with a rank of two or more.
+/// The number that leads the inputs, where the batch is fixed: that of the first input with a rank of two or more. A graph
+/// with its list of edges has none.
 fn leading_number(inputs: &[Input]) -> Option<i128> {
     let dims = inputs.iter().filter_map(|input| input.dims.as_ref());
+    let mut leaders = dims.clone().filter_map(|dims| dims.first().and_then(Dim::as_symbol));
+    if leaders.any(|symbol| is_of_a_graph(symbol.name())) {
+        return None;
+    }
     dims.filter(|dims| dims.len() >= 2).find_map(|dims| dims.first().and_then(Dim::as_const))
 }
 

@@ -29,8 +29,7 @@ pub fn largest_batch(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target:
     let mut needed = |batch: u64| -> Option<f64> {
         values.insert(symbol.to_owned(), i128::from(batch));
         target.batch = Some(batch);
-        let live = plans.live(&values, &target)?;
-        Some(memory::estimate(&plans.lowering(&target), &live).upper_end() as f64)
+        Some(memory::estimate(plans, &values, &target)?.upper_end() as f64)
     };
     let mut fits = (1, needed(1)?);
     if fits.1 > capacity {

@@ -1,7 +1,10 @@
 //! Memory of one device at the moment of the peak, by parts. The formulas are `docs/memory.md`.
 
+use std::collections::BTreeMap;
+
 use petgraph::stable_graph::NodeIndex;
 
+use super::plans::Plans;
 use crate::device::Device;
 use crate::engine::Mode;
 use crate::ir::graph::{GraphId, Stored};
@@ -10,7 +13,7 @@ use crate::passes::liveness::Liveness;
 use crate::passes::lower::Lowering;
 use crate::passes::parameters::{Kind, Usage};
 use crate::runtime::{Allocator, Update};
-use crate::target::{Compute, Optimizer, Strategy, Target, Zero};
+use crate::target::{Compute, Optimizer, Recompute, Strategy, Target, Zero};
 
 /// Memory of one device, bytes. The parts are those at the moment of the peak.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,9 +83,27 @@ impl Memory {
     }
 }
 
-/// Memory of a target, by the tensors of a step in time.
+/// Memory of a target; `None` where a size is not known. Checkpoints of about √n segments are a compromise that need not
+/// pay for small networks: where those of every block, or none, need less, they are taken.
 #[must_use]
-pub fn estimate(lowering: &Lowering<'_>, live: &Liveness) -> Memory {
+pub fn estimate(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Memory> {
+    let with = |recompute| {
+        let target = Target { recompute, ..target.clone() };
+        Some(of_plan(&plans.lowering(&target), &*plans.live(values, &target)?))
+    };
+    let mut least = with(target.recompute)?;
+    if target.mode == Mode::Train && target.recompute == Recompute::Sqrt {
+        for other in [Recompute::All, Recompute::None].into_iter().filter_map(with) {
+            if other.peak() < least.peak() {
+                least = other;
+            }
+        }
+    }
+    Some(least)
+}
+
+/// Memory by the tensors of a step in time, with the checkpoints that the target names.
+fn of_plan(lowering: &Lowering<'_>, live: &Liveness) -> Memory {
     let target = lowering.target;
     let weights = Weights::of(lowering);
     let mut memory = Memory {

@@ -95,9 +95,9 @@ pub fn estimate(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Tar
 
 /// The same on the target's one device.
 fn estimate_one(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
-    let (schedule, live) = (plans.schedule(values, target)?, plans.live(values, target)?);
+    let schedule = plans.schedule(values, target)?;
     let lowering = plans.lowering(target);
-    let memory = memory::estimate(&lowering, &live);
+    let memory = memory::estimate(plans, values, target)?;
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
     estimate.layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
     let windows;

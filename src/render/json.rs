@@ -6,13 +6,11 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 
-use crate::report::Report;
-
-/// Writes the report.
+/// Writes a report, of whatever form.
 ///
 /// # Errors
 /// Writing fails.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(&mut *out, Rounded(PrettyFormatter::new()));
     report.serialize(&mut serializer)?;
     out.write_all(b"\n")

@@ -4,6 +4,7 @@
 
 pub mod annotate;
 pub(crate) mod build;
+pub mod comparison;
 mod locate;
 pub(crate) mod price;
 pub mod schema;
@@ -38,12 +39,20 @@ pub struct Report {
 }
 
 /// The program that wrote the report.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Program {
     /// Version of `dlcost`.
     pub version: String,
     /// Version of the predictors; `null` while there are none.
     pub predictors: Option<String>,
+}
+
+impl Program {
+    /// The running one.
+    #[must_use]
+    pub fn this() -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: None }
+    }
 }
 
 /// Sums over all models.

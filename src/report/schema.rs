@@ -4,6 +4,7 @@ use schemars::schema_for;
 use serde_json::Value;
 
 use super::Report;
+use super::comparison::Comparison;
 
 /// Longer texts for the keys that people ask about.
 const MORE: &[(&str, &str)] = &[
@@ -161,16 +162,29 @@ pub fn of_report() -> Value {
     schema.to_value()
 }
 
+/// The JSON Schema of [`Comparison`].
+#[must_use]
+pub fn of_comparison() -> Value {
+    let mut schema = schema_for!(Comparison);
+    schema.insert("$comment".to_owned(), COMMENT.into());
+    schema.to_value()
+}
+
 const COMMENT: &str = "Integers are exact at any size and may pass 2^53 and 64 bits: read them with a reader that keeps \
     them. A number that is not known is null, what does not apply is 0; NaN and infinity never appear.";
 
 /// What a key means: `graph.macs` of a model, or a path from the top such as `summary.errors`. List marks such as
-/// `layers[].macs` may be written and change nothing.
+/// `layers[].macs` may be written and change nothing; of a key that no other contains its last word is enough, also
+/// without its unit, as in `memory` or `saved activations`.
 #[must_use]
-pub fn explain(path: &str) -> Option<String> {
+pub fn explain(subject: &str) -> Option<String> {
     let schema = of_report();
-    let path = path.replace("[]", "");
-    let full = [path.clone(), format!("models.{path}")].into_iter().find(|path| find(&schema, path).is_some())?;
+    let path = subject.replace("[]", "");
+    let exact = [path.clone(), format!("models.{path}")].into_iter().find(|path| find(&schema, path).is_some());
+    let same = if exact.is_some() { Vec::new() } else { called(&path) };
+    let path = same.first().cloned().unwrap_or(path);
+    let full =
+        exact.into_iter().chain([path.clone(), format!("models.{path}")]).find(|path| find(&schema, path).is_some())?;
     let node = find(&schema, &full)?;
     let mut text = format!("# {}\n\n{}\n", path, description(&schema, node).unwrap_or_default().trim_end());
     if let Some((_, more)) = MORE.iter().find(|(key, _)| *key == full) {
@@ -181,7 +195,23 @@ pub fn explain(path: &str) -> Option<String> {
     if !keys.is_empty() {
         text.push_str(&format!("Keys: {}\n", keys.join(", ")));
     }
+    if same.len() > 1 {
+        text.push_str(&format!("Of the same name: {}\n", same.get(1..).unwrap_or_default().join(", ")));
+    }
     Some(text)
+}
+
+/// Keys that are called so by their last word, those nearest to the top first.
+fn called(word: &str) -> Vec<String> {
+    const UNITS: [&str; 3] = ["_ms", "_bytes", "_per_s"];
+    let word = word.to_lowercase().replace([' ', '-'], "_");
+    let mut keys = keys();
+    keys.retain(|key| {
+        let last = key.rsplit('.').next().unwrap_or_default();
+        last == word || UNITS.iter().any(|unit| last.strip_suffix(unit) == Some(&*word))
+    });
+    keys.sort_by_key(|key| key.matches('.').count());
+    keys
 }
 
 /// Paths of all keys, those of a model without `models.`.
@@ -262,6 +292,9 @@ mod tests {
         assert!(explain("graph.nothing").is_none());
         let text = explain("graph.macs").unwrap();
         assert!(text.contains("Type: integer or null") && text.contains("lower bound"), "{text}");
+        assert!(explain("memory").unwrap().starts_with("# memory_bytes\n"));
+        assert!(explain("saved activations").unwrap().starts_with("# memory_bytes.saved_activations\n"));
+        assert!(explain("parameters").unwrap().contains("Of the same name: "));
         assert!(explain("graph").unwrap().contains("Keys: nodes, layers, parameters"));
     }
 

@@ -40,6 +40,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(arguments: &Arguments, levels: Vec<LevelRule>) -> Result<Self, Failure> {
+        refuse_form_of_stage(arguments)?;
         let mut configs = Configs::new(&arguments.config)?;
         let here = configs.of_working_folder()?;
         let output = arguments.output_settings();
@@ -77,6 +78,18 @@ impl Plan {
             quiet: output.quiet.or(from_file.quiet).unwrap_or_default(),
         })
     }
+}
+
+/// Stages are printed as text only.
+fn refuse_form_of_stage(arguments: &Arguments) -> Result<(), Failure> {
+    let stage = arguments.emit.unwrap_or_default();
+    let form = arguments.format.unwrap_or_default();
+    if stage != Emit::Report && form != Format::Human {
+        return Err(Failure::new(
+            "--emit prints a stage as text; the report has the same with --format json: types with --tensors, figures in layers",
+        ));
+    }
+    Ok(())
 }
 
 /// A file that was found; standard input has no path.

@@ -13,6 +13,7 @@ mod mirrored_loss_dominates;
 mod misaligned_channels;
 mod optimizer_dominates;
 mod out_of_memory;
+mod precision_not_supported;
 mod quadratic_attention;
 mod replicas_do_not_pay;
 mod say;
@@ -61,7 +62,8 @@ const ABOUT_THE_MODEL: &[Lint] = &[batch_norm_folded::check, embedding_dominates
 
 /// Lints that say something even of a device that was assumed: whether the model fits one at all, and what replicas do,
 /// for whoever asked for them.
-const ABOUT_ANY_DEVICE: &[Lint] = &[out_of_memory::check, replicas_do_not_pay::check, mirrored_loss_dominates::check];
+const ABOUT_ANY_DEVICE: &[Lint] =
+    &[out_of_memory::check, replicas_do_not_pay::check, mirrored_loss_dominates::check, precision_not_supported::check];
 
 /// Lints about a device that somebody chose.
 const ABOUT_THE_DEVICE: &[Lint] = &[

@@ -42,7 +42,8 @@ impl<'l, 'a> Launcher<'l, 'a> {
     /// Adds the launch of a group.
     pub(super) fn launch(&mut self, group: &Group) {
         let Some(first) = self.items.get(group.first) else { return };
-        let mut launch = Launch { layer: first.operation.layer, list: 0, host_operators: self.lowering.runs(first.form) };
+        let mut launch =
+            Launch { layer: first.operation.layer, list: 0, host_operators: self.lowering.runs(first.form) };
         if group.class == Class::View {
             launch.host_operators *= VIEW_SHARE;
         } else if group.joined.is_empty() {

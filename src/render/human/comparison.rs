@@ -52,6 +52,7 @@ fn shared(models: &[Model]) -> Vec<Piece> {
     shared
 }
 
+/// Columns of the table; where totals were asked for, what they cost stands instead of what limits the layers.
 fn columns(first: &Model) -> [Column<'static>; 7] {
     let column = |title, right, most| Column { title, right, most };
     [
@@ -61,7 +62,7 @@ fn columns(first: &Model) -> [Column<'static>; 7] {
         column("samples/s", true, 9),
         column("memory", true, 9),
         column("fits", false, 16),
-        column("bound by", false, 14),
+        if first.totals.is_some() { column("USD in all", true, 14) } else { column("bound by", false, 14) },
     ]
 }
 
@@ -90,7 +91,10 @@ fn rows(models: &[Model], style: Style) -> Vec<Vec<String>> {
                 };
                 memory.largest_batch.map_or_else(|| fits.to_owned(), |batch| format!("{fits} ({batch})"))
             }),
-            bound.map_or_else(String::new, |(name, of)| format!("{name} {}", share(of))),
+            match &model.totals {
+                Some(totals) => totals.usd.map_or_else(unknown, number),
+                None => bound.map_or_else(String::new, |(name, of)| format!("{name} {}", share(of))),
+            },
         ]
     };
     models.iter().zip(names(models)).map(row).collect()

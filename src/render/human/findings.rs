@@ -116,7 +116,9 @@ fn text(finding: &Finding, holds: Option<&str>, explain: bool, style: Style) -> 
     }
     // A note counts them all.
     for place in finding.places.iter().skip(1).take(MORE_PLACES) {
-        text.push_str(&format!("  also: {}\n", place_text(place)));
+        // Its path is that of the first place, or one like it.
+        let place = shorten(&place_text(place), COLUMNS - width("  also: "), style);
+        text.push_str(&format!("  also: {place}\n"));
     }
     let mut line = |name: &str, content: &str| {
         let lines = fill(content, name.len() + 4, name.len() + 4);
@@ -181,6 +183,16 @@ mod tests {
         let finding = &mut model.diagnostics[0];
         finding.places = vec![finding.places[0].clone(); 9];
         assert_eq!(written(&[model]).matches("  also: ").count(), MORE_PLACES);
+    }
+
+    #[test]
+    fn places_of_deep_folders_fit() {
+        let mut model = Model { diagnostics: findings(1), ..Model::default() };
+        let finding = &mut model.diagnostics[0];
+        finding.places = vec![finding.places[0].clone(); 2];
+        finding.places[1].file = crate::report::Text::from("a folder/".repeat(40).as_str());
+        let text = written(&[model]);
+        assert!(text.lines().filter(|line| line.contains("also: ")).all(|line| width(line) <= COLUMNS), "{text}");
     }
 
     #[test]

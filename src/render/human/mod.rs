@@ -1,5 +1,6 @@
 //! The report for people: what was assumed, the numbers people decide by, the parts, the layers, then what is wrong.
 
+mod compared;
 mod comparison;
 pub(super) mod counted;
 pub(super) mod findings;
@@ -14,6 +15,7 @@ use std::io::{self, Write};
 use super::text::printable;
 use super::units::plural;
 use super::{Ink, Style};
+use crate::report::comparison::Comparison;
 use crate::report::{Model, Report, Summary};
 use counted::Counted;
 
@@ -50,6 +52,25 @@ pub fn write_diagnostics(report: &Report, style: Style, out: &mut dyn Write) -> 
 /// Writing fails.
 pub fn write_findings_of(model: &Model, style: Style, out: &mut dyn Write) -> io::Result<()> {
     findings::write(std::slice::from_ref(model), &mut HashSet::new(), style, out)
+}
+
+/// Writes a profile beside the prediction of a model, with at most `top` rows in each table, and what hinders it.
+///
+/// # Errors
+/// Writing fails.
+pub fn write_comparison(
+    comparison: &Comparison,
+    model: &Model,
+    top: usize,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let text = compared::text(comparison, model, top, style);
+    if !text.is_empty() {
+        writeln!(out, "{text}")?;
+    }
+    let found = Model { diagnostics: comparison.diagnostics.clone(), ..Model::default() };
+    write_findings_of(&found, style, out)
 }
 
 /// The entries of each file.

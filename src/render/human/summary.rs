@@ -157,7 +157,11 @@ pub(in crate::render) fn verdict(memory: &MemoryBytes) -> String {
 }
 
 fn replicas_line(replicas: &Replicas, model: &Model, style: Style) -> String {
-    let name = format!("{} replicas", model.target.replicas.unwrap_or_default());
+    let mut name = format!("{} replicas", model.target.replicas.unwrap_or_default());
+    if label(&name).len() > label("").len() {
+        // The first lines have the number.
+        name = "replicas".to_owned();
+    }
     let value = format!("{} {}", number(replicas.speedup), style.times());
     let mut pieces = vec![format!("the throughput of one ({} each)", share(replicas.efficiency))];
     if replicas.all_reduce_ms > 0.0 {
@@ -216,9 +220,14 @@ fn slowest_line(cards: &[Replica], style: Style) -> String {
     row("slowest", &printable(&slowest.gpu), &pieces)
 }
 
+/// `1 step`, `450 000 steps`.
+fn of(number: String, noun: &str) -> String {
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 fn totals_line(totals: &Totals) -> String {
-    let mut pieces = vec![format!("{} steps", number(totals.steps as f64))];
-    pieces.push(format!("{} GPU hours", number(totals.gpu_hours)));
+    let mut pieces = vec![of(number(totals.steps as f64), "step"), of(number(totals.gpu_hours), "GPU hour")];
     if let Some(usd) = totals.usd {
         let rate = totals.usd_per_gpu_hour.map_or_else(String::new, |rate| format!(" at {} a GPU hour", number(rate)));
         let source = totals.price_source.as_deref().filter(|source| !source.is_empty());

@@ -2,6 +2,7 @@
 
 mod doubt;
 mod judge;
+mod limit;
 mod metrics;
 mod network;
 mod observe;

@@ -49,6 +49,8 @@ pub(super) struct Observation<'r> {
 pub(super) struct Skipped {
     pub(super) table: String,
     pub(super) reason: String,
+    /// The row, where the reason is in what was measured.
+    pub(super) row: Option<String>,
 }
 
 /// All observations, and the rows that gave none.
@@ -66,6 +68,11 @@ impl Observed<'_> {
             *counts.entry(skipped.reason.as_str()).or_default() += 1;
         }
         counts
+    }
+
+    /// The rows that were refused, each by its name.
+    pub(super) fn refused(&self) -> Vec<&str> {
+        self.skipped.iter().filter_map(|skipped| skipped.row.as_deref()).collect()
     }
 
     /// Rows that are doubted and were judged all the same, counted by the reason.
@@ -100,10 +107,22 @@ pub(super) fn observe<'r>(asked: &[Asked<'r>], answers: &Answers, min_ms: f64) -
                 pair,
                 doubt: asked.doubt,
             })),
-            Err(Unpriced(reason)) => observed.skipped.push(Skipped { table: asked.row.table.clone(), reason }),
+            Err(Unpriced(reason)) => {
+                let row = (reason == BEATS_PEAK).then(|| asked.row.title());
+                observed.skipped.push(Skipped { table: asked.row.table.clone(), reason, row });
+            }
         }
     }
     observed
+}
+
+/// Why a row is refused that no board can have measured so.
+const BEATS_PEAK: &str = "faster than the peak of its board";
+
+/// Whether the time of a row is less than its step takes at the peaks of all its boards.
+fn beats_peak(row: &Row, price: &Price) -> bool {
+    let least = price.least.map(|least| if row.part == Part::Forward { least.forward } else { least.step });
+    row.time_ms.zip(least).is_some_and(|(measured, least)| measured < least)
 }
 
 /// What a row gives, at least one thing.
@@ -118,6 +137,9 @@ fn of_row(
         return Err(Unpriced("nothing measured".to_owned()));
     }
     let price = answer(asked, answers)?;
+    if beats_peak(row, &price) {
+        return Err(Unpriced(BEATS_PEAK.to_owned()));
+    }
     let mut pairs = Vec::new();
     if let Some(measured) = row.time_ms.filter(|measured| *measured >= min_ms) {
         match (row.replicas, step(row, &price)) {
@@ -254,6 +276,22 @@ mod tests {
         let (values, skipped) = observe_priced(&[one, two], &[8.0, 8.0]);
         assert_eq!(values, [(Kind::ModelTime, 8.0, 10.0), (Kind::Replicas, 2.0, 1.6)]);
         assert!(skipped.is_empty());
+    }
+
+    /// Case 81: a time of 10 ms where the GPU needs 29 was taken without waiting for it.
+    #[test]
+    fn a_row_that_beats_the_peak_of_its_board_is_refused_by_name() {
+        let rows = [row(&[("time_ms", "10")]), row(&[("time_ms", "29.2")])];
+        let mut answers = Answers::new();
+        let least = Some(super::super::limit::Least { step: 12.0, forward: 12.0 });
+        let step = Some(Interval { p10: 20.0, p50: 30.0, p90: 40.0 });
+        answers.insert(Question::stand_in(&rows[0]), Ok(Price { step, least, ..Price::default() }));
+        let asked: Vec<Asked<'_>> =
+            rows.iter().map(|row| Asked { row, question: Ok(Question::stand_in(row)), doubt: None }).collect();
+        let observed = observe(&asked, &answers, 0.0);
+        assert_eq!(observed.observations.len(), 1);
+        assert_eq!(observed.skipped_by_reason(), BTreeMap::from([(BEATS_PEAK, 1)]));
+        assert_eq!(observed.refused(), ["row 1 of timm: resnet50 on rtx-3090, batch 256"]);
     }
 
     #[test]

@@ -185,6 +185,13 @@ fn rows_apart(text: &mut String, rows: &[Row], observed: &Observed<'_>) {
             let _ = writeln!(text, "| {table} | {count} of {all} | {reason} |");
         }
     }
+    let refused = observed.refused();
+    if !refused.is_empty() {
+        text.push_str("\nFaster than the peak of their boards, so timed without waiting or of another network:\n\n");
+        for row in refused {
+            let _ = writeln!(text, "- {row}");
+        }
+    }
     text.push_str("\n## Known bad rows\n\n| rows | why |\n|---|---|\n");
     for (reason, count) in observed.doubted_by_reason() {
         let _ = writeln!(text, "| {count} | {reason} |");

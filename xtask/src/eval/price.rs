@@ -22,6 +22,7 @@ use dlcost::report::Interval;
 use dlcost::runtime::{Attention, Runtime};
 use dlcost::target::{self, ChosenGpu, Compute, Context, Optimizer, Request, Strategy, choose};
 
+use super::limit::Least;
 use super::network::path_of;
 use super::question::{Form, Target, Unpriced};
 
@@ -38,6 +39,8 @@ pub(super) struct Price {
     pub(super) allocated: Option<f64>,
     /// Whether the middle of the peak fits on the device.
     pub(super) fits: Option<bool>,
+    /// What no step on this board can beat.
+    pub(super) least: Option<Least>,
 }
 
 impl Price {
@@ -50,6 +53,7 @@ impl Price {
             forward: Some(estimate.time.forward),
             peak: Some(Interval { p10, p50, p90 }),
             allocated: Some(mib(memory.allocated())),
+            least: None,
             fits: Some(p50 <= gpu.device.memory.visible_bytes() / BYTES_PER_MIB),
         }
     }
@@ -130,9 +134,11 @@ fn price(analysis: &Analysis, batch: Option<&str>, asked: &Target) -> Result<Pri
     let context = Context { analysis, producer: "", mode: asked.mode(), batch: Some(asked.batch) };
     let resolved = target::Target::resolve(&request(asked), &gpu, &context);
     let (target, _) = resolved.ok_or_else(unknown_device)?;
-    let estimate = estimate(&Plans::new(analysis), &values, &target);
-    let estimate = estimate.ok_or_else(|| Unpriced("not priced: unbound-dim".to_owned()))?;
-    Ok(Price::of(&estimate, &gpu))
+    let unbound = || Unpriced("not priced: unbound-dim".to_owned());
+    let plans = Plans::new(analysis);
+    let estimate = estimate(&plans, &values, &target).ok_or_else(unbound)?;
+    let schedule = plans.schedule(&values, &target).ok_or_else(unbound)?;
+    Ok(Price { least: Some(Least::of(&schedule, analysis, &target)), ..Price::of(&estimate, &gpu) })
 }
 
 /// A target in the library's types, but for the device.

@@ -43,6 +43,8 @@ pub(super) enum MemoryKind {
 pub(super) struct Row {
     /// Name of the file that the row is from, without its ending.
     pub(super) table: String,
+    /// From 1, in the order of the table's parts.
+    pub(super) number: usize,
     pub(super) source: String,
     /// The network, as the source names it.
     pub(super) model: String,
@@ -79,7 +81,7 @@ pub(super) struct Row {
 
 impl Row {
     /// Reads a row; the error says which column makes it useless.
-    pub(super) fn read(table: &str, cells: &Cells) -> Result<Self, String> {
+    pub(super) fn read(table: &str, number: usize, cells: &Cells) -> Result<Self, String> {
         let columns = Columns(cells);
         let required = |name: &str| columns.text(name).ok_or_else(|| format!("no {name}"));
         let mode = match required("mode")?.as_str() {
@@ -97,6 +99,7 @@ impl Row {
         };
         let row = Self {
             table: table.to_owned(),
+            number,
             source: required("source")?,
             model: required("model")?,
             family: columns.text("family").unwrap_or_default(),
@@ -125,6 +128,11 @@ impl Row {
             notes: columns.text("notes").unwrap_or_default(),
         };
         Ok(row)
+    }
+
+    /// `row 7 of timm: resnet50 on rtx-3090, batch 256`.
+    pub(super) fn title(&self) -> String {
+        format!("row {} of {}: {} on {}, batch {}", self.number, self.table, self.model, self.device, self.batch)
     }
 
     /// `infer`, `train`, or `forward` for the forward pass of training: what is compared must be the same thing.
@@ -220,7 +228,7 @@ pub(super) mod tests {
             ("batch", "256"),
         ]);
         all.extend(cells(pairs));
-        Row::read("timm", &all).unwrap()
+        Row::read("timm", 1, &all).unwrap()
     }
 
     #[test]
@@ -250,8 +258,8 @@ pub(super) mod tests {
     fn a_row_with_a_value_that_cannot_be_is_refused_by_its_column() {
         let mut broken = cells(&[("source", "s"), ("model", "m"), ("device", "d"), ("runtime", "pytorch")]);
         broken.extend(cells(&[("mode", "infer"), ("precision", "fp32"), ("batch", "0")]));
-        assert_eq!(Row::read("t", &broken).unwrap_err(), "batch 0");
+        assert_eq!(Row::read("t", 1, &broken).unwrap_err(), "batch 0");
         broken.extend(cells(&[("batch", "4"), ("time_ms", "-1")]));
-        assert_eq!(Row::read("t", &broken).unwrap_err(), "time_ms -1");
+        assert_eq!(Row::read("t", 1, &broken).unwrap_err(), "time_ms -1");
     }
 }

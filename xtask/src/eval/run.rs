@@ -60,11 +60,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut broken = Vec::new();
     let mut rows = Vec::new();
     for table in table::read(&arguments.models)? {
-        for cells in &table.rows {
-            match Row::read(&table.name, cells) {
+        for (number, cells) in (1..).zip(&table.rows) {
+            match Row::read(&table.name, number, cells) {
                 Ok(row) => rows.push(row),
                 Err(column) => {
-                    broken.push(Skipped { table: table.name.clone(), reason: format!("broken row: {column}") });
+                    broken.push(Skipped {
+                        table: table.name.clone(),
+                        reason: format!("broken row: {column}"),
+                        row: None,
+                    });
                 }
             }
         }

@@ -13,6 +13,7 @@ pub(super) fn json(rows: usize, observed: &Observed<'_>, sets: &[Set]) -> Value 
         "schema": "dlcost-eval/1",
         "rows": rows,
         "skipped": observed.skipped_by_reason(),
+        "refused": observed.refused(),
         "known_bad": observed.doubted_by_reason(),
         "sets": sets.iter().map(set_json).collect::<Vec<_>>(),
     })
@@ -59,6 +60,9 @@ pub(super) fn human(rows: usize, observed: &Observed<'_>, sets: &[Set]) -> Strin
     let _ = writeln!(text, "{rows} rows, {} of them judged", rows.saturating_sub(observed.skipped.len()));
     for (reason, count) in observed.skipped_by_reason() {
         let _ = writeln!(text, "  {count:>6} skipped: {reason}");
+    }
+    for row in observed.refused() {
+        let _ = writeln!(text, "         {row}");
     }
     for (reason, count) in observed.doubted_by_reason() {
         let _ = writeln!(text, "  {count:>6} known bad: {reason}");

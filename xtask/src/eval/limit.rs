@@ -1,0 +1,127 @@
+//! What a step takes at least on a board at its peaks, so that rows which beat them are refused: they were timed without
+//! waiting for the device, or are of another network than the file.
+
+use dlcost::analysis::Analysis;
+use dlcost::device::{Device, Precision};
+use dlcost::ops::work::{Convolution, Family};
+use dlcost::passes::lower::Schedule;
+use dlcost::passes::parameters::Kind;
+use dlcost::runtime::{Kernel, Pass};
+use dlcost::target::Target;
+
+/// Least times, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Least {
+    pub(super) step: f64,
+    pub(super) forward: f64,
+}
+
+/// Boards run above the clock of their data sheets: a GTX 1080 Ti at 1.2 times that.
+const ABOVE_CLOCK: f64 = 1.25;
+
+/// Memory is clocked as its data sheet says, up to what owners change.
+const ABOVE_BANDWIDTH: f64 = 1.05;
+
+impl Least {
+    /// Products at the peak of their precision, and weights of products once through memory, whichever takes longer.
+    pub(super) fn of(schedule: &Schedule, analysis: &Analysis, target: &Target) -> Self {
+        let weights = weights_ms(analysis, target);
+        let mut products = Self::default();
+        let kernels = schedule.launches.iter().flat_map(|launch| schedule.kernels(launch));
+        for kernel in kernels.filter(|kernel| kernel.family.is_product()) {
+            let ms = product_ms(kernel, &target.device);
+            products.step += ms;
+            products.forward += if kernel.pass == Pass::Forward { ms } else { 0.0 };
+        }
+        Self { step: products.step.max(weights), forward: products.forward.max(weights) }
+    }
+}
+
+fn product_ms(kernel: &Kernel, device: &Device) -> f64 {
+    let teraflops = peak(kernel.precision, device);
+    if teraflops <= 0.0 {
+        return 0.0;
+    }
+    kernel.flops * kernel.runs / saved(&kernel.family) / (teraflops * ABOVE_CLOCK * 1e9)
+}
+
+/// The higher of the peaks that a product may be computed at: frameworks take tf32 for fp32.
+fn peak(precision: Precision, device: &Device) -> f64 {
+    let of = |precision| device.plain_tflops(precision).max(device.matrix_tflops(precision));
+    if precision == Precision::Fp32 { of(Precision::Fp32).max(of(Precision::Tf32)) } else { of(precision) }
+}
+
+/// How many times fewer operations than counted may do.
+fn saved(family: &Family) -> f64 {
+    match family {
+        Family::Convolution(convolution) => saved_by_windows(convolution),
+        // Half of the pairs are hidden by a causal mask, which counts do not know.
+        Family::Attention { .. } => 2.0,
+        _ => 1.0,
+    }
+}
+
+/// Winograd's F(4×4, 3×3) has 4 times fewer products and F(2×2, 5×5) 2.8; FFT has fewer for larger windows.
+fn saved_by_windows(convolution: &Convolution) -> f64 {
+    let [_, height, width] = convolution.kernel;
+    if convolution.stride != [1; 3] || convolution.dilation != [1; 3] {
+        return 1.0;
+    }
+    match height.max(width) {
+        0..=1 => 1.0,
+        2..=5 => 4.0,
+        _ => 16.0,
+    }
+}
+
+/// Weights that products read, those that stay in the cache from step to step left out.
+fn weights_ms(analysis: &Analysis, target: &Target) -> f64 {
+    let device = &target.device;
+    let multiplies = |graph, node| {
+        let layer = analysis.layers.iter().find(|layer| (layer.graph, layer.node) == (graph, node));
+        layer.and_then(|layer| layer.cost.as_ref()).is_some_and(|cost| cost.macs != dlcost::ir::dim::Dim::ZERO)
+    };
+    let read = analysis.program.stored.iter().zip(&analysis.usages).filter(|(_, usage)| {
+        usage.kind == Kind::Trainable && !usage.repeats && usage.readers.iter().any(|&(g, n)| multiplies(g, n))
+    });
+    #[allow(clippy::cast_precision_loss)]
+    let bytes: f64 = read
+        .map(|(stored, usage)| {
+            let bits = stored.element().map_or(32, |element| target.precision.bits_of(element));
+            usage.elements as f64 * bits as f64 / 8.0
+        })
+        .sum();
+    let cached = device.memory.l2_mib * 1_048_576.0;
+    (bytes - cached).max(0.0) / (device.memory.gb_s * ABOVE_BANDWIDTH * 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn winograd_may_save_only_where_windows_slide_by_one() {
+        let square = |extent: u64, stride: u64| Convolution {
+            batch: 1,
+            in_channels: 64,
+            out_channels: 64,
+            input: [1, 56, 56],
+            output: [1, 56, 56],
+            kernel: [1, extent, extent],
+            stride: [1, stride, stride],
+            dilation: [1; 3],
+            groups: 1,
+            transposed: false,
+        };
+        let saved = |extent, stride| saved(&Family::Convolution(square(extent, stride)));
+        assert_eq!([saved(1, 1), saved(3, 1), saved(3, 2), saved(7, 1)], [1.0, 4.0, 1.0, 16.0]);
+    }
+
+    #[test]
+    fn fp32_may_be_tf32_and_no_precision_is_above_its_peak() {
+        let device = |id: &str| dlcost::device::find(id).unwrap().device;
+        assert!(peak(Precision::Fp32, device("a100")) > 100.0);
+        assert!(peak(Precision::Fp32, device("v100")) < 20.0);
+        assert!(peak(Precision::Fp16, device("v100")) > 100.0);
+    }
+}
