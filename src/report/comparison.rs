@@ -217,12 +217,7 @@ fn finding(broken: &Broken, path: &str) -> Finding {
         name: code.name().to_owned(),
         level: code.default_level(),
         message: broken.message.clone(),
-        places: vec![Location {
-            file: path.into(),
-            line: broken.line,
-            column: broken.column,
-            ..Location::default()
-        }],
+        places: vec![Location { file: path.into(), line: broken.line, column: broken.column, ..Location::default() }],
         help: Some("write it again with trtexec --exportProfile, or let the session end its profiling".to_owned()),
         notes: Vec::new(),
         unlisted: 0,
