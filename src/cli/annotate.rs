@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use super::arguments::{ConfigArguments, LevelArguments, ModelArguments};
 use super::configs::{Configs, targets};
-use super::input::{read_stdin, refuse_to_overwrite};
+use super::input::{one, refuse_to_overwrite};
 use super::{COULD_NOT, Failure, jobs, output, terminal};
 use crate::config::Settings;
 use crate::diagnostics::Level;
-use crate::engine::{self, Input, LevelRule};
+use crate::engine::{self, LevelRule};
 use crate::options::{self, ColorChoice};
 use crate::render::{annotated, human};
 
@@ -46,30 +46,22 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, levels: &[LevelRule]) -> Result<ExitCode, Failure> {
     let file = arguments.output.as_deref().filter(|path| *path != Path::new("-"));
     let mut configs = Configs::new(&arguments.config)?;
-    let here = configs.of_working_folder()?;
-    let shown = arguments.path.to_string_lossy();
-    let (config, input) = if arguments.path == Path::new("-") {
-        (here.clone(), Input::Stdin(read_stdin()?))
-    } else {
-        if let Some(file) = file {
-            refuse_to_overwrite(file, [&*arguments.path])?;
-        }
-        (configs.of_file(&arguments.path)?, Input::Path(arguments.path.clone()))
-    };
+    let (here, config) = (configs.of_working_folder()?, configs.of_file(&arguments.path)?);
+    let (shown, input) = (arguments.path.to_string_lossy(), one(&arguments.path)?);
+    if let Some(file) = file {
+        refuse_to_overwrite(file, [&*arguments.path])?;
+    }
     let color = arguments.color.or(here.and_then(|config| config.output.color)).unwrap_or_default();
     let settings = arguments.model.settings();
     refuse_what_no_note_shows(&settings)?;
     let targets = targets(&settings, levels, config.as_deref())?;
     let options = targets.into_iter().next().unwrap_or_default();
-    // Another thread has the stack that deep graphs need.
-    let done = jobs::map_in_order(&[input], 1, |input| engine::annotate(input, &shown, &options), |_| ());
-    let (text, model) = match done.into_iter().next() {
-        Some(Ok(result)) => result.map_err(|unreadable| Failure::new(format!("cannot read {unreadable}")))?,
-        Some(Err(panic)) => {
+    let (text, model) = match jobs::alone(|| engine::annotate(&input, &shown, &options)) {
+        Ok(result) => result.map_err(|unreadable| Failure::new(format!("cannot read {unreadable}")))?,
+        Err(panic) => {
             output::note(&panic.describe(&shown));
             return Ok(ExitCode::from(COULD_NOT));
         }
-        None => return Ok(ExitCode::from(COULD_NOT)),
     };
     if let Some(text) = &text {
         match file {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use super::arguments::{ConfigArguments, ModelArguments};
 use super::configs::{Configs, targets};
-use super::input::{read_stdin, refuse_to_overwrite};
+use super::input::{one, refuse_to_overwrite};
 use super::{COULD_NOT, Failure, jobs, output, terminal};
 use crate::config::Settings;
 use crate::diagnostics::Level;
-use crate::engine::{self, Input, Mode};
+use crate::engine::{self, Mode};
 use crate::options::target as values;
 use crate::options::{self, ColorChoice};
 use crate::profile::{self, Profile};
@@ -85,28 +85,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         profile.end_to_end_ms = Some(ms);
     }
     let mut configs = Configs::new(&arguments.config)?;
-    let here = configs.of_working_folder()?;
-    let shown = arguments.path.to_string_lossy();
-    let (config, input) = if arguments.path == Path::new("-") {
-        (here.clone(), Input::Stdin(read_stdin()?))
-    } else {
-        (configs.of_file(&arguments.path)?, Input::Path(arguments.path.clone()))
-    };
+    let (here, config) = (configs.of_working_folder()?, configs.of_file(&arguments.path)?);
+    let (shown, input) = (arguments.path.to_string_lossy(), one(&arguments.path)?);
     if let Some(file) = file {
         refuse_to_overwrite(file, [&*arguments.path, &*arguments.profile])?;
     }
     let settings = settings(arguments, profile.as_ref().ok())?;
     let targets = targets(&settings, &[], config.as_deref())?;
     let options = targets.into_iter().next().unwrap_or_default();
-    // Another thread has the stack that deep graphs need.
-    let work = |input: &Input| engine::compare(input, &shown, &options, profile.as_ref(), &shown_profile);
-    let (comparison, model) = match jobs::map_in_order(&[input], 1, work, |_| ()).into_iter().next() {
-        Some(Ok(result)) => result.map_err(|unreadable| Failure::new(format!("cannot read {unreadable}")))?,
-        Some(Err(panic)) => {
+    let work = || engine::compare(&input, &shown, &options, profile.as_ref(), &shown_profile);
+    let (comparison, model) = match jobs::alone(work) {
+        Ok(result) => result.map_err(|unreadable| Failure::new(format!("cannot read {unreadable}")))?,
+        Err(panic) => {
             output::note(&panic.describe(&shown));
             return Ok(ExitCode::from(COULD_NOT));
         }
-        None => return Ok(ExitCode::from(COULD_NOT)),
     };
     let from_file = here.map(|config| config.output.clone()).unwrap_or_default();
     let color = arguments.color.or(from_file.color).unwrap_or_default();

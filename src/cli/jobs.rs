@@ -65,6 +65,12 @@ fn payload_text(payload: &(dyn Any + Send)) -> String {
     }
 }
 
+/// Does the work of one item on another thread, which has the stack that deep graphs need.
+pub(super) fn alone<R: Send>(work: impl Fn() -> R + Sync) -> Result<R, Panic> {
+    let done = map_in_order(&[()], 1, |()| work(), |_| ()).into_iter().next();
+    done.unwrap_or_else(|| Err(Panic("the work gave no result".to_owned())))
+}
+
 /// Applies `work` to every item on `jobs` threads. `watch` hears on this thread how many are done, after each one and
 /// as time passes.
 pub(super) fn map_in_order<I: Sync, R: Send>(

@@ -24,9 +24,7 @@ pub(super) fn if_then_else(_: &NodeView<'_>) -> Built {
 
 impl Operator for If {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let condition =
-            cx.tensor(0).and_then(TensorFact::single).and_then(Scalar::into_integer).and_then(|value| value.as_const());
-        if let Some(value) = condition {
+        if let Some(value) = cx.integer(0).and_then(|condition| condition.as_const()) {
             let (taken, other) = if value != 0 { (0, 1) } else { (1, 0) };
             cx.set_repeats(taken, Repeats::Exactly(Dim::ONE));
             cx.set_repeats(other, Repeats::Exactly(Dim::ZERO));
@@ -63,11 +61,11 @@ pub(super) fn loop_body(_: &NodeView<'_>) -> Built {
 impl Loop {
     /// How often the body runs, given whether its condition stays true.
     fn repeats(cx: &InferCx<'_>, always: bool) -> Repeats {
-        let single = |input| cx.tensor(input).and_then(TensorFact::single).and_then(Scalar::into_integer);
-        if single(1).and_then(|condition| condition.as_const()) == Some(0) {
+        if cx.integer(1).and_then(|condition| condition.as_const()) == Some(0) {
             return Repeats::Exactly(Dim::ZERO);
         }
-        let limit = single(0)
+        let limit = cx
+            .integer(0)
             .map(|limit| limit.max(&Dim::ZERO))
             .filter(|limit| limit.as_const().is_none_or(|limit| limit < UNLIMITED));
         match limit {

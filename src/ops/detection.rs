@@ -213,7 +213,7 @@ mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Fact;
-    use crate::ops::testing::{dims, float, ints, op, typed};
+    use crate::ops::testing::{dims, float, ints, microsoft, op, typed};
 
     fn upper_bound(fact: &Fact) -> Option<i128> {
         fact.as_tensor().unwrap().shape.as_ref().unwrap().dims()[0].range().1
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(node().dims(&inputs), "7×256×6×5");
         assert_eq!(node().cost(&inputs).flops, Dim::constant(7 * 256 * 2500));
         assert!(op("MaxRoiPool").run(&inputs).is_err());
-        let crop = || op("CropAndResize").domain("com.microsoft");
+        let crop = || microsoft("CropAndResize");
         let inputs = [inputs[0].clone(), float(&[7, 4]), typed(ElementType::Int32, &[7]), ints(&[14, 12])];
         assert_eq!(crop().dims(&inputs), "7×256×14×12");
         assert_eq!(crop().string("mode", "nearest").cost(&inputs).flops, Dim::ZERO);

@@ -121,7 +121,7 @@ mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Fact;
-    use crate::ops::testing::{float, op, typed};
+    use crate::ops::testing::{float, microsoft, op, typed};
 
     #[test]
     fn transposed_weights_are_counted_the_same() {
@@ -156,7 +156,7 @@ mod tests {
             .into_iter()
             .chain([quantized(&[4]), typed(ElementType::Int32, &[4])])
             .collect();
-        let node = || op("QGemm").domain("com.microsoft");
+        let node = || microsoft("QGemm");
         assert_eq!(node().run(&inputs).unwrap(), [float(&[2, 4])]);
         inputs.extend([float(&[]), quantized(&[])]);
         assert_eq!(node().run(&inputs).unwrap(), [quantized(&[2, 4])]);

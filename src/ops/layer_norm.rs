@@ -186,7 +186,7 @@ impl Operator for LayerNorm {
 mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{dims, float, op, typed};
+    use crate::ops::testing::{dims, float, microsoft, op, typed};
 
     #[test]
     fn statistics_are_float_with_ones_for_the_normalised_dims() {
@@ -222,12 +222,12 @@ mod tests {
     fn skip_forms_give_the_sum_as_fourth_output() {
         let input = || float(&[2, 16, 64]);
         let row = || float(&[64]);
-        let node = || op("SkipLayerNormalization").domain("com.microsoft").outputs(4);
+        let node = || microsoft("SkipLayerNormalization").outputs(4);
         let facts = node().run(&[input(), input(), row(), row(), row()]).unwrap();
         assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["2×16×64", "2×16×1", "2×16×1", "2×16×64"]);
-        let cost = op("SkipLayerNormalization").domain("com.microsoft").cost(&[input(), input(), row(), row(), row()]);
+        let cost = microsoft("SkipLayerNormalization").cost(&[input(), input(), row(), row(), row()]);
         assert_eq!(cost.flops, Dim::constant(10 * 2_048));
-        let simplified = op("SkipSimplifiedLayerNormalization").domain("com.microsoft");
+        let simplified = microsoft("SkipSimplifiedLayerNormalization");
         assert_eq!(simplified.dims(&[input(), input(), row()]), "2×16×64");
         assert_eq!(op("SimplifiedLayerNormalization").dims(&[input(), row()]), "2×16×64");
     }

@@ -252,11 +252,11 @@ mod tests {
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Fact;
     use crate::ir::shape::Shape;
-    use crate::ops::testing::{TestNode, float, free, op, typed};
+    use crate::ops::testing::{TestNode, float, free, microsoft, op, typed};
     use crate::ops::{CostCx, Operator};
 
     fn fused() -> TestNode {
-        op("FusedMatMul").domain("com.microsoft")
+        microsoft("FusedMatMul")
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn forms_of_products_have_their_own_places() {
-        let node = |name: &str| op(name).domain("com.microsoft");
+        let node = |name: &str| microsoft(name);
         let inputs = [float(&[2, 3]), float(&[3, 4]), float(&[4])];
         assert_eq!(node("GemmFastGelu").cost(&inputs).flops, Dim::constant(2 * 24 + 2 * 8));
         let quantized = |dims: &[i128]| typed(ElementType::Int8, dims);
@@ -343,9 +343,9 @@ mod tests {
         let inputs = [u8s(&[4, 3]), scale(), u8s(&[]), i8s(&[3, 2]), scale(), i8s(&[]), scale(), i8s(&[])];
         assert_eq!(op("QLinearMatMul").run(&inputs).unwrap(), [i8s(&[4, 2])]);
         let inputs = [u8s(&[4, 3]), i8s(&[3, 2]), scale(), scale()];
-        let facts = op("MatMulIntegerToFloat").domain("com.microsoft").run(&inputs).unwrap();
+        let facts = microsoft("MatMulIntegerToFloat").run(&inputs).unwrap();
         assert_eq!(facts, [float(&[4, 2])]);
         let inputs = [float(&[4, 3]), i8s(&[3, 2]), scale()];
-        assert_eq!(op("DynamicQuantizeMatMul").domain("com.microsoft").run(&inputs).unwrap(), [float(&[4, 2])]);
+        assert_eq!(microsoft("DynamicQuantizeMatMul").run(&inputs).unwrap(), [float(&[4, 2])]);
     }
 }

@@ -393,11 +393,7 @@ mod tests {
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Fact;
     use crate::ir::shape::Shape;
-    use crate::ops::testing::{TestNode, dims, float, free, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, free, microsoft, typed};
 
     fn shapes(facts: &[Fact]) -> Vec<String> {
         facts.iter().map(dims).collect()

@@ -65,12 +65,12 @@ impl Operator for ConvGrad {
 #[cfg(test)]
 mod tests {
     use crate::ir::dim::Dim;
-    use crate::ops::testing::{dims, float, op};
+    use crate::ops::testing::{dims, float, microsoft};
 
     #[test]
     fn gradients_by_input_and_weight_are_two_convolutions() {
         let inputs = [float(&[1, 16, 6, 6]), float(&[1, 3, 8, 8]), float(&[16, 3, 3, 3])];
-        let node = || op("ConvGrad").domain("com.microsoft").ints("kernel_shape", &[3, 3]).outputs(3);
+        let node = || microsoft("ConvGrad").ints("kernel_shape", &[3, 3]).outputs(3);
         let facts = node().run(&inputs).unwrap();
         assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["1×3×8×8", "16×3×3×3", "16"]);
         assert_eq!(node().cost(&inputs).macs, Dim::constant(2 * 16 * 36 * 27));

@@ -116,11 +116,7 @@ impl Operator for Broadcast {
 mod tests {
     use super::*;
     use crate::ir::dim::Dim;
-    use crate::ops::testing::{TestNode, dims, float, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, microsoft, typed};
 
     #[test]
     fn a_sum_with_bias_and_residual_takes_two_operations() {

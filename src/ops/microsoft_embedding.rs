@@ -132,11 +132,7 @@ impl Operator for WordConv {
 mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{TestNode, float, ints, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{float, ints, microsoft, typed};
 
     #[test]
     fn packed_rows_are_as_long_as_their_elements() {

@@ -64,14 +64,14 @@ impl Operator for Fourier {
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::testing::{float, op};
+    use crate::ops::testing::{float, microsoft};
 
     #[test]
     fn half_a_spectrum_and_back() {
-        let node = |name: &str| op(name).domain("com.microsoft").int("signal_ndim", 2).int("onesided", 1);
+        let node = |name: &str| microsoft(name).int("signal_ndim", 2);
         assert_eq!(node("Rfft").dims(&[float(&[1, 8, 16])]), "1×8×9×2");
         assert_eq!(node("Irfft").dims(&[float(&[1, 8, 9, 2])]), "1×8×16");
-        assert_eq!(node("Rfft").int("onesided", 0).dims(&[float(&[1, 8, 16])]).len(), "1×8×9×2".len());
+        assert_eq!(node("Rfft").int("onesided", 0).dims(&[float(&[1, 8, 16])]), "1×8×16×2");
         assert!(node("Irfft").run(&[float(&[9, 2])]).is_err());
     }
 }

@@ -183,11 +183,7 @@ impl Operator for Reorder {
 mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{TestNode, dims, float, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, microsoft, op, typed};
 
     #[test]
     fn gelu_with_bias_takes_two_operations() {

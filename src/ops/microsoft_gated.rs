@@ -48,11 +48,11 @@ impl Operator for Gated {
 #[cfg(test)]
 mod tests {
     use crate::ir::dim::Dim;
-    use crate::ops::testing::{float, op};
+    use crate::ops::testing::{float, microsoft};
 
     #[test]
     fn one_half_gates_the_other() {
-        let node = |name: &str| op(name).domain("com.microsoft");
+        let node = |name: &str| microsoft(name);
         let inputs = [float(&[2, 5, 8]), float(&[8])];
         assert_eq!(node("BiasSplitGelu").dims(&inputs), "2×5×4");
         assert_eq!(node("BiasSplitGelu").cost(&inputs).flops, Dim::constant(160));

@@ -5,7 +5,7 @@ use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Repeats, Role};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
-use crate::ir::fact::{Fact, Scalar, TensorFact};
+use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
 
 #[derive(Debug)]
@@ -32,8 +32,7 @@ impl Operator for Generation {
             cx.infer_child(child, &[]);
             cx.set_repeats(child, Repeats::Unknown);
         }
-        let number = |input: usize| cx.tensor(input).and_then(TensorFact::single).and_then(Scalar::into_integer);
-        let (longest, beams, returned) = (number(1), number(3), number(4));
+        let (longest, beams, returned) = (cx.integer(1), cx.integer(3), cx.integer(4));
         let batch = cx.shape(0).and_then(|shape| shape.dim(0)).cloned();
         let batch = batch.unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None));
         let vocabulary = self.vocabulary.map(Dim::from);
@@ -70,12 +69,12 @@ impl Operator for Generation {
 #[cfg(test)]
 mod tests {
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{dims, float, ints, op, typed};
+    use crate::ops::testing::{dims, float, ints, microsoft, typed};
 
     #[test]
     fn sequences_are_as_long_as_the_limit() {
         let ids = typed(ElementType::Int32, &[2, 7]);
-        let node = |name: &str| op(name).domain("com.microsoft");
+        let node = |name: &str| microsoft(name);
         assert_eq!(node("GreedySearch").dims(&[ids.clone(), ints(&[50])]), "2×50");
         let inputs = [ids, ints(&[50]), ints(&[1]), ints(&[4]), ints(&[3]), float(&[1])];
         let facts = node("BeamSearch").int("vocab_size", 100).outputs(3).run(&inputs).unwrap();

@@ -65,16 +65,16 @@ impl Operator for GroupNorm {
 mod tests {
     use crate::ir::dim::Dim;
     use crate::ops::Family;
-    use crate::ops::testing::{dims, float, op};
+    use crate::ops::testing::{dims, float, microsoft};
 
     #[test]
     fn channels_may_come_last() {
         let inputs = [float(&[2, 8, 8, 32]), float(&[32]), float(&[32])];
-        let node = || op("GroupNorm").domain("com.microsoft").int("groups", 4).int("activation", 1);
+        let node = || microsoft("GroupNorm").int("groups", 4).int("activation", 1);
         assert_eq!(node().dims(&inputs), "2×8×8×32");
         assert_eq!(node().cost(&inputs).flops, Dim::constant(9 * 4096));
         assert_eq!(node().priced(&inputs, &[]).family(), Family::LayerNorm { rows: 8, cols: 512 });
-        let skip = op("SkipGroupNorm").domain("com.microsoft").int("groups", 4).outputs(2);
+        let skip = microsoft("SkipGroupNorm").int("groups", 4).outputs(2);
         let inputs = [inputs.to_vec(), vec![float(&[2, 32])]].concat();
         let facts = skip.run(&inputs).unwrap();
         assert_eq!(facts.iter().map(dims).collect::<Vec<_>>(), ["2×8×8×32", "2×8×8×32"]);

@@ -151,11 +151,7 @@ impl Operator for GroupQueryAttention {
 mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{TestNode, dims, float, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, microsoft, typed};
 
     fn shapes(facts: &[crate::ir::fact::Fact]) -> Vec<String> {
         facts.iter().map(dims).collect()

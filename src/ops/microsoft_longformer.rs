@@ -87,12 +87,12 @@ impl Operator for Longformer {
 #[cfg(test)]
 mod tests {
     use crate::ir::dim::Dim;
-    use crate::ops::testing::{float, op};
+    use crate::ops::testing::{float, microsoft};
 
     #[test]
     fn a_token_sees_its_window() {
         let inputs = [float(&[1, 128, 64]), float(&[64, 192]), float(&[192]), float(&[1, 128])];
-        let node = || op("LongformerAttention").domain("com.microsoft").int("num_heads", 4).int("window", 16);
+        let node = || microsoft("LongformerAttention").int("num_heads", 4).int("window", 16);
         let inputs = [&inputs[..], &[float(&[64, 192]), float(&[192]), float(&[1, 128])]].concat();
         assert_eq!(node().dims(&inputs), "1×128×64");
         assert_eq!(node().cost(&inputs).macs, Dim::constant(128 * 64 * 64 * 6 + 128 * 64 * 33 * 2));

@@ -88,10 +88,10 @@ mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ops::Operator;
-    use crate::ops::testing::{TestNode, float, op, typed};
+    use crate::ops::testing::{TestNode, float, microsoft, typed};
 
     fn node(bits: i64) -> TestNode {
-        let node = op("MatMulNBits").domain("com.microsoft").int("K", 64).int("N", 32);
+        let node = microsoft("MatMulNBits").int("K", 64).int("N", 32);
         node.int("bits", bits).int("block_size", 32)
     }
 
@@ -111,6 +111,6 @@ mod tests {
             node(4).run(&[float(&[3, 60]), typed(ElementType::Uint8, &[32, 2, 16]), float(&[32, 2])]).unwrap_err();
         assert_eq!(fault.message, "input A is 3×60, but the attribute K is 64");
         assert!(node(9).run(&[float(&[3, 64])]).is_err());
-        assert!(op("MatMulNBits").domain("com.microsoft").run(&[float(&[3, 64])]).is_err());
+        assert!(microsoft("MatMulNBits").run(&[float(&[3, 64])]).is_err());
     }
 }

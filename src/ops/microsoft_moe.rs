@@ -115,13 +115,13 @@ mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ops::Family;
-    use crate::ops::testing::{float, op, typed};
+    use crate::ops::testing::{float, microsoft, typed};
 
     #[test]
     fn only_the_chosen_experts_are_counted() {
         let inputs =
             [float(&[3, 10, 64]), float(&[30, 8]), float(&[8, 64, 256]), float(&[8, 256]), float(&[8, 256, 64])];
-        let node = || op("MoE").domain("com.microsoft").int("k", 2);
+        let node = || microsoft("MoE").int("k", 2);
         assert_eq!(node().dims(&inputs), "3×10×64");
         assert_eq!(node().cost(&inputs).macs, Dim::constant(60 * 2 * 64 * 256));
         let families = node().priced(&inputs, &[]).families();
@@ -141,7 +141,7 @@ mod tests {
             packed(&[8, 64, 128]),
             float(&[8, 64]),
         ];
-        let node = op("QMoE").domain("com.microsoft").int("k", 1);
+        let node = microsoft("QMoE").int("k", 1);
         assert_eq!(node.cost(&inputs).macs, Dim::constant(5 * 2 * 64 * 256));
     }
 }

@@ -180,11 +180,7 @@ mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ops::Family;
-    use crate::ops::testing::{TestNode, dims, float, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, microsoft, typed};
 
     #[test]
     fn padding_goes_and_comes_back() {

@@ -6,7 +6,7 @@ use super::broadcast::{pair, unify};
 use super::normalization::expect_axis;
 use super::quantize::QUANTIZE;
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes};
+use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Work, WorkCx, axes, reduce};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -144,13 +144,8 @@ impl Operator for QuantizedReduce {
             (_, element) => element,
         };
         let Some(shape) = cx.shape(0) else { return Ok(vec![Fact::tensor(element, None)]) };
-        let gone = axes::mask(&axes::indices(&self.axes, shape.rank())?, shape.rank());
-        let dims = shape.dims().iter().zip(gone).filter_map(|(dim, gone)| match (gone, self.keep) {
-            (false, _) => Some(dim.clone()),
-            (true, true) => Some(Dim::ONE),
-            (true, false) => None,
-        });
-        Ok(vec![Fact::tensor(element, dims.collect::<Shape>())])
+        let axes = axes::indices(&self.axes, shape.rank())?;
+        Ok(vec![Fact::tensor(element, reduce::reduced(shape, &axes, self.keep))])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
@@ -172,11 +167,7 @@ mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Fact;
-    use crate::ops::testing::{TestNode, float, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{float, microsoft, typed};
 
     fn part(dims: &[i128]) -> [Fact; 3] {
         [typed(ElementType::Uint8, dims), float(&[]), typed(ElementType::Uint8, &[])]

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
-use crate::ir::fact::{Fact, Scalar, TensorFact};
+use crate::ir::fact::Fact;
 use crate::ir::shape::{Shape, product};
 
 /// The version of the standard operators that the second names stand for.
@@ -68,10 +68,6 @@ pub(super) fn shaped(node: &NodeView<'_>) -> Built {
     }))
 }
 
-fn number(cx: &InferCx<'_>, input: usize) -> Option<Dim> {
-    cx.tensor(input).and_then(TensorFact::single).and_then(Scalar::into_integer)
-}
-
 impl Operator for Shaped {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = cx.element(0);
@@ -79,7 +75,7 @@ impl Operator for Shaped {
         let mut dims = shape.dims().to_vec();
         let rank = dims.len();
         match self {
-            Self::ExpandDims => match number(cx, 1).and_then(|axis| axis.as_i64()) {
+            Self::ExpandDims => match cx.integer(1).and_then(|axis| axis.as_i64()) {
                 Some(axis) => dims.insert(axes::index("axis", axis, rank + 1)?, Dim::ONE),
                 None => return Ok(vec![Fact::tensor(element, cx.fresh_shape(0, rank + 1))]),
             },
@@ -112,8 +108,8 @@ impl Operator for Shaped {
             }
             Self::PositionBias => {
                 let heads = shape.dim(1).cloned().unwrap_or(Dim::ONE);
-                let queries = number(cx, 1).unwrap_or_else(|| cx.fresh_dim(0, 2, 0, None));
-                let keys = number(cx, 2).unwrap_or_else(|| cx.fresh_dim(0, 3, 0, None));
+                let queries = cx.integer(1).unwrap_or_else(|| cx.fresh_dim(0, 2, 0, None));
+                let keys = cx.integer(2).unwrap_or_else(|| cx.fresh_dim(0, 3, 0, None));
                 dims = vec![Dim::ONE, heads, queries, keys];
             }
             Self::GatedPositionBias { heads } => {
@@ -173,11 +169,7 @@ impl Operator for Shaped {
 #[cfg(test)]
 mod tests {
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{TestNode, dims, float, ints, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, ints, microsoft, typed};
 
     #[test]
     fn second_names_are_the_standard_operators() {

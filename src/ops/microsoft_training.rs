@@ -219,11 +219,7 @@ fn summed(own: &[Dim], other: &[Dim]) -> Option<Vec<i64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{TestNode, dims, float, ints, op, typed};
-
-    fn microsoft(name: &str) -> TestNode {
-        op(name).domain("com.microsoft")
-    }
+    use crate::ops::testing::{dims, float, ints, microsoft, typed};
 
     #[test]
     fn a_gradient_has_the_shape_of_what_it_is_by() {

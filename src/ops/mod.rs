@@ -100,7 +100,7 @@ pub use work::{Family, Saved, Work, WorkCx};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
-use crate::ir::fact::{Fact, TensorFact};
+use crate::ir::fact::{Fact, Scalar, TensorFact};
 use crate::ir::shape::Shape;
 
 /// What an operator finds wrong with a node. It becomes an error at the node; its outputs are then unknown.
@@ -299,6 +299,12 @@ impl<'a> InferCx<'a> {
     #[must_use]
     pub fn const_integers(&self, input: usize) -> Option<Vec<i64>> {
         self.tensor(input).and_then(TensorFact::const_integers)
+    }
+
+    /// The only element of an input, where it is a known integer or truth value.
+    #[must_use]
+    pub fn integer(&self, input: usize) -> Option<Dim> {
+        self.tensor(input).and_then(TensorFact::single).and_then(Scalar::into_integer)
     }
 
     /// Whether an input is given and holds no element (an empty constant counts as not given in `Resize` and others).

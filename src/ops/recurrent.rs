@@ -263,7 +263,7 @@ mod tests {
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Fact;
     use crate::ir::shape::Shape;
-    use crate::ops::testing::{dims, float, free, op, typed};
+    use crate::ops::testing::{dims, float, free, microsoft, op, typed};
 
     fn lstm_inputs(directions: i128) -> Vec<Fact> {
         vec![
@@ -339,7 +339,7 @@ mod tests {
     fn quantised_lstm_stores_its_weights_transposed() {
         let weight = || typed(ElementType::Int8, &[1, 32, 256]);
         let hidden = || typed(ElementType::Int8, &[1, 64, 256]);
-        let node = || op("DynamicQuantizeLSTM").domain("com.microsoft").int("hidden_size", 64);
+        let node = || microsoft("DynamicQuantizeLSTM").int("hidden_size", 64);
         let inputs = [float(&[10, 2, 32]), weight(), hidden()];
         assert_eq!(node().dims(&inputs), "10×1×2×64");
         assert_eq!(node().cost(&inputs).macs, Dim::constant(10 * 2 * 4 * 64 * 96));

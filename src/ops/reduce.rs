@@ -70,7 +70,7 @@ pub(super) fn reduce(node: &NodeView<'_>) -> Built {
 }
 
 /// The shape without, or with 1 at, the reduced axes.
-fn reduced(shape: &Shape, axes: &[usize], keep: bool) -> Shape {
+pub(super) fn reduced(shape: &Shape, axes: &[usize], keep: bool) -> Shape {
     let gone = axes::mask(axes, shape.rank());
     let dims = shape.dims().iter().zip(&gone);
     if keep {

@@ -79,7 +79,7 @@ impl Operator for Rotary {
 mod tests {
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
-    use crate::ops::testing::{float, op, typed};
+    use crate::ops::testing::{float, microsoft, op, typed};
 
     #[test]
     fn the_shape_stays_and_only_rows_of_the_positions_are_read() {
@@ -96,7 +96,7 @@ mod tests {
     fn the_microsoft_form_takes_positions_second() {
         let positions = typed(ElementType::Int64, &[1]);
         let inputs = [float(&[2, 16, 512]), positions, float(&[4096, 32]), float(&[4096, 32])];
-        let node = || op("RotaryEmbedding").domain("com.microsoft");
+        let node = || microsoft("RotaryEmbedding");
         assert_eq!(node().dims(&inputs), "2×16×512");
         assert!(node().int("num_heads", 7).run(&inputs).is_err());
     }

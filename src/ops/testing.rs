@@ -22,6 +22,11 @@ pub(crate) fn op(name: &str) -> TestNode {
     TestNode { node: NodeDef { op_type: name.into(), ..NodeDef::default() }, opset: 21, outputs: 1 }
 }
 
+/// A node of `com.microsoft`.
+pub(crate) fn microsoft(name: &str) -> TestNode {
+    op(name).domain("com.microsoft")
+}
+
 /// A `float` tensor of constant dims.
 pub(crate) fn float(dims: &[i128]) -> Fact {
     typed(ElementType::Float, dims)

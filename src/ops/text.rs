@@ -99,7 +99,7 @@ impl Operator for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{dims, op, typed};
+    use crate::ops::testing::{dims, microsoft, op, typed};
 
     fn words(shape: &[i128]) -> Fact {
         typed(ElementType::String, shape)
@@ -113,7 +113,7 @@ mod tests {
         let facts = op("StringSplit").outputs(2).run(&[words(&[4])]).unwrap();
         assert_eq!((dims(&facts[0]), &facts[1]), ("4×y0.1".into(), &typed(ElementType::Int64, &[4])));
         assert_eq!(op("StringSplit").outputs(2).dims(&[words(&[0])]), "0×0");
-        assert_eq!(op("Tokenizer").domain("com.microsoft").dims(&[words(&[2, 1])]), "2×1×y0.2");
+        assert_eq!(microsoft("Tokenizer").dims(&[words(&[2, 1])]), "2×1×y0.2");
         assert_eq!(op("RegexFullMatch").run(&[words(&[4])]).unwrap(), [typed(ElementType::Bool, &[4])]);
     }
 

@@ -43,7 +43,7 @@ impl Operator for TopK {
         let whole = input.dim(axis).cloned().unwrap_or(Dim::ONE);
         let k = match self.k {
             Some(k) => Some(Dim::from(k)),
-            None => cx.tensor(1).and_then(|k| k.single()).and_then(Scalar::into_integer),
+            None => cx.integer(1),
         };
         let k = match k {
             Some(k) if k.range().1.is_some_and(|hi| hi < 0) || whole.is_ge(&k) == Some(false) => {

@@ -2,7 +2,7 @@
 //! for every node here; what is kept was read off the derivative formulas of `PyTorch` 2.10.
 
 use crate::ir::element_type::ElementType;
-use crate::ops::testing::{Priced, float, ints, op, reals, typed};
+use crate::ops::testing::{Priced, float, ints, microsoft, op, reals, typed};
 use crate::ops::work::Convolution;
 use crate::ops::{Family, Gradient, Saved};
 
@@ -93,7 +93,7 @@ fn products_of_two_batches_stay_apart_and_shared_matrices_sum_their_gradients() 
     assert_eq!(shared.gradients(), [(product, Gradient::Weight), (sum, Gradient::Weight)]);
     let vectors = op("MatMul").priced(&[float(&[7]), float(&[7])], &[]);
     assert_eq!(vectors.family(), Family::Product { batch: 1, m: 1, n: 1, k: 7 });
-    let turned = op("FusedMatMul").domain("com.microsoft").int("transB", 1);
+    let turned = microsoft("FusedMatMul").int("transB", 1);
     let turned = turned.priced(&[float(&[5, 7]), float(&[9, 7])], &[]);
     assert_eq!(turned.family(), Family::Product { batch: 1, m: 5, n: 9, k: 7 });
 }
@@ -273,7 +273,7 @@ fn attention_is_one_item_and_keeps_its_operands() {
 
 #[test]
 fn attention_with_its_projection_is_a_product_first() {
-    let node = op("Attention").domain("com.microsoft").int("num_heads", 4);
+    let node = microsoft("Attention").int("num_heads", 4);
     let priced = node.priced(&[float(&[2, 10, 64]), float(&[64, 192]), float(&[192])], &[0, 1, 2]);
     let projection = Family::Product { batch: 1, m: 20, n: 192, k: 64 };
     let attention =
@@ -289,11 +289,11 @@ fn attention_with_its_projection_is_a_product_first() {
 
 #[test]
 fn other_attentions_find_their_sizes() {
-    let multi = op("MultiHeadAttention").domain("com.microsoft").int("num_heads", 4);
+    let multi = microsoft("MultiHeadAttention").int("num_heads", 4);
     let multi = multi.priced(&[float(&[2, 10, 64]), float(&[2, 12, 64]), float(&[2, 12, 64])], &[]);
     let Family::Attention { queries, keys, head_dim, .. } = multi.family() else { panic!() };
     assert_eq!((queries, keys, head_dim), (10, 12, 16));
-    let groups = op("GroupQueryAttention").domain("com.microsoft").int("num_heads", 8).int("kv_num_heads", 2);
+    let groups = microsoft("GroupQueryAttention").int("num_heads", 8).int("kv_num_heads", 2);
     let inputs = [
         float(&[2, 1, 64]),
         float(&[2, 1, 16]),

@@ -14,7 +14,7 @@ use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ops::work::Sized;
 use crate::ops::{Family, Work};
-use crate::passes::alike::Operations;
+use crate::passes::kinds::Operations;
 use crate::passes::parameters::Kind;
 use crate::passes::strides::Strides;
 use crate::runtime::{Kernel, Layout, Library, Pass, Update};

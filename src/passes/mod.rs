@@ -1,10 +1,10 @@
 //! Passes: functions from data to data, over whole graphs. What holds for one operator is in [`crate::ops`].
 
-pub mod alike;
 pub mod bind;
 pub mod compose;
 pub mod count;
 pub mod infer;
+pub mod kinds;
 pub mod liveness;
 pub mod lower;
 pub mod parameters;

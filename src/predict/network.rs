@@ -73,18 +73,16 @@ impl Estimate {
         let all = compute + memory + launch;
         (all > 0.0).then(|| Bounds { compute: compute / all, memory: memory / all, launch: launch / all })
     }
-}
 
-/// Ends of the interval as multiples of the middle where the name of the device leaves open which board is meant.
-const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
-
-impl Estimate {
     /// The device whose memory it is.
     #[must_use]
     pub fn memory_device<'e>(&'e self, target: &'e Target) -> &'e Device {
         self.tightest.as_ref().unwrap_or(&target.device)
     }
 }
+
+/// Ends of the interval as multiples of the middle where the name of the device leaves open which board is meant.
+const UNCERTAIN_SPREAD: [f64; 2] = [0.45, 2.2];
 
 /// Predicts time and memory; `None` where a size that they depend on is not known.
 #[must_use]

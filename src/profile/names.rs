@@ -106,10 +106,13 @@ pub(super) fn nodes<'n>(text: &'n str, is_node: &dyn Fn(&str) -> bool) -> impl I
     pieces.map(|piece| bare(piece.trim(), is_node)).filter(|piece| !piece.is_empty())
 }
 
+/// What a runtime wraps around a name at most, one in the other; each is a walk over the name.
+const MOST_WRAPS: usize = 64;
+
 /// A name without what a runtime wraps around it.
 fn bare<'n>(piece: &'n str, is_node: &dyn Fn(&str) -> bool) -> &'n str {
     let mut piece = piece;
-    loop {
+    for _ in 0..MOST_WRAPS {
         if is_node(piece) {
             return piece;
         }
@@ -120,6 +123,7 @@ fn bare<'n>(piece: &'n str, is_node: &dyn Fn(&str) -> bool) -> &'n str {
             None => return piece,
         }
     }
+    piece
 }
 
 #[cfg(test)]
@@ -145,6 +149,12 @@ mod tests {
         assert_eq!(nodes_of("PWN(odd)"), ["PWN(odd)"]);
         assert_eq!(nodes_of("(Unnamed Layer* 3) [Shuffle] + conv1"), ["(Unnamed Layer* 3) [Shuffle]", "conv1"]);
         assert_eq!(nodes_of(&")".repeat(9)), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_wrapped_without_end_takes_no_longer_than_it_is_long() {
+        let name = format!("{}relu{}", "PWN(".repeat(1 << 18), ")".repeat(1 << 18));
+        assert_eq!(nodes_of(&name).len(), 1);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ops::work::Sized;
 use crate::ops::{Family, Gradient, Operator, Saved, Work, WorkCx, backward};
-use crate::passes::alike::Operations;
 use crate::passes::compose::Operation;
+use crate::passes::kinds::Operations;
 use crate::passes::sizes::Sizes;
 use crate::runtime::Pass;
 
@@ -56,7 +56,7 @@ pub struct Form<'a> {
     pub(in crate::passes) forward: Vec<Work>,
     pub(in crate::passes) backward: Vec<(Work, Pass)>,
     pub(in crate::passes) saved: Saved,
-    /// How often it runs in a step.
+    /// How often it runs in a micro-batch.
     pub(in crate::passes) runs: f64,
     /// Bytes that the target's precision makes of one byte of the file's.
     pub(in crate::passes) scale: f64,
