@@ -2,6 +2,7 @@
 //! predictors is in `xtask`; this folder only evaluates.
 
 pub mod largest_batch;
+pub mod learned;
 pub mod memory;
 pub mod network;
 pub mod replicas;

@@ -17,6 +17,8 @@ mod pages;
 #[path = "../../benches/synthetic/mod.rs"]
 mod synthetic;
 mod tidy;
+#[cfg(feature = "train")]
+mod train;
 mod truth;
 
 use std::error::Error;
@@ -43,6 +45,11 @@ enum Command {
     Eval(heavy::Arguments),
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
+    /// Makes predictors from tables of measurements.
+    #[cfg(not(feature = "train"))]
+    Train(heavy::Arguments),
+    #[cfg(feature = "train")]
+    Train(train::Arguments),
     Tidy(tidy::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -56,6 +63,10 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => heavy::run("eval", &arguments),
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
+        #[cfg(not(feature = "train"))]
+        Command::Train(arguments) => heavy::run("train", &arguments),
+        #[cfg(feature = "train")]
+        Command::Train(arguments) => train::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

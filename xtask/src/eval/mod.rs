@@ -2,6 +2,8 @@
 
 mod doubt;
 mod judge;
+#[cfg(feature = "train")]
+mod layers;
 mod metrics;
 mod network;
 mod observe;
