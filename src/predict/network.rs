@@ -8,7 +8,8 @@ use super::cards::{CardEstimate, together};
 use super::memory::{self, Memory};
 use super::plans::Plans;
 use super::replicas::{self, Exchange, Windows};
-use super::{Bound, Price, roofline};
+use super::pricer::Pricer;
+use super::{Bound, PredictorId, Price, roofline};
 use crate::device::Device;
 use crate::engine::Mode;
 use crate::passes::lower::Schedule;
@@ -52,6 +53,12 @@ pub struct LayerEstimate {
     pub kernels: f64,
     /// What limits most of its time; `None` where it launches nothing.
     pub bound: Option<Bound>,
+    /// Who priced most of its time; `None` where it launches nothing.
+    pub model: Option<PredictorId>,
+    /// Whether predictors have seen such kernels, those that matter; `None` where none learns their families.
+    pub in_domain: Option<bool>,
+    /// The feature of the longest kernel that is outside of what was seen.
+    pub outside: Option<&'static str>,
     /// Bytes that it keeps for the backward pass and no earlier layer does.
     pub saved_bytes: u64,
     /// Operations of its products.
@@ -99,7 +106,7 @@ fn estimate_one(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Tar
     let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
     estimate.layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
     let windows;
-    (estimate.time, windows) = time(&schedule, target, &mut estimate.layers);
+    (estimate.time, windows) = time(&schedule, target, &plans.pricer(target), &mut estimate.layers);
     estimate.exchange = replicas::exchange(&lowering, &estimate.time, windows);
     estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
     estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
@@ -140,19 +147,20 @@ fn input_load_ms(target: &Target, replicas: u32) -> f64 {
 
 /// Times of all kernels of one device, by part and by layer; and what passes from the start of a pass of a micro-batch to
 /// its end, be it the device or the host that sets the pace.
-fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (TimeMs, Windows) {
+fn time(schedule: &Schedule, target: &Target, pricer: &Pricer, layers: &mut [LayerEstimate]) -> (TimeMs, Windows) {
     let mut time = TimeMs::default();
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
     let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
     let recomputes = target.mode == Mode::Train && target.recompute != Recompute::None;
     let again = f64::from(u8::from(recomputes));
-    let price = |kernel: &Kernel| roofline::price(kernel, &target.device);
+    let price = |kernel: &Kernel| pricer.price(kernel);
     let prices: Vec<Vec<Price>> = schedule.lists.iter().map(|list| list.iter().map(price).collect()).collect();
     for launch in &schedule.launches {
         operators += launch.host_operators;
         let Some(layer) = layers.get_mut(launch.layer) else { continue };
         let mut by_bound = [0.0; 3];
+        let mut models = Models::default();
         for (kernel, price) in schedule.kernels(launch).iter().zip(prices.get(launch.list).into_iter().flatten()) {
             let one = price.time_ms;
             let all = one.p50 * kernel.runs;
@@ -184,8 +192,10 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
             if let Some(slot) = by_bound.get_mut(price.bound as usize) {
                 *slot += all;
             }
+            models.add(price, all);
         }
         layer.bound = dominant(by_bound);
+        models.tell(layer);
     }
     let update = |kernel: &Kernel| (price(kernel).time_ms.p50 * kernel.runs, kernel.runs);
     for (ms, runs) in schedule.updates.iter().map(update) {
@@ -203,6 +213,47 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
     // The host runs ahead of the device or the other way round; the slower one sets the pace.
     time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + steps * overhead.step_us / 1e3;
     (time, windows)
+}
+
+/// Who priced the kernels of a layer, and what they had seen.
+#[derive(Debug, Default)]
+struct Models {
+    /// Milliseconds by predictor; a layer has a few.
+    by_model: Vec<(PredictorId, f64)>,
+    /// Milliseconds inside and outside of what predictors have seen.
+    seen: [f64; 2],
+    /// The longest kernel outside.
+    outside: Option<(f64, &'static str)>,
+}
+
+/// The share of a layer's time from which kernels outside of what was seen count.
+const MATTERS: f64 = 0.1;
+
+impl Models {
+    fn add(&mut self, price: &Price, ms: f64) {
+        match self.by_model.iter_mut().find(|(model, _)| *model == price.model) {
+            Some((_, sum)) => *sum += ms,
+            None => self.by_model.push((price.model, ms)),
+        }
+        match price.in_domain {
+            Some(true) => self.seen[0] += ms,
+            Some(false) => self.seen[1] += ms,
+            None => {}
+        }
+        if let Some(name) = price.outside.filter(|_| self.outside.is_none_or(|(longest, _)| ms > longest)) {
+            self.outside = Some((ms, name));
+        }
+    }
+
+    fn tell(&self, layer: &mut LayerEstimate) {
+        let Some(&(model, _)) = self.by_model.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        layer.model = Some(model);
+        let all: f64 = self.by_model.iter().map(|(_, ms)| ms).sum();
+        let [inside, outside] = self.seen;
+        let matters = outside > MATTERS * all;
+        layer.in_domain = (matters || inside > 0.0).then_some(!matters);
+        layer.outside = self.outside.filter(|_| matters).map(|(_, name)| name);
+    }
 }
 
 /// What the host needs to walk through a step, ms.

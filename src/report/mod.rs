@@ -520,9 +520,9 @@ pub struct Layer {
     pub bound: Option<&'static str>,
     /// Kernels that it launches in a step; 0 where it is a view or part of another layer's kernel.
     pub kernels: Option<u32>,
-    /// Id of the predictor, or `roofline`.
-    pub model: Option<&'static str>,
-    /// Whether the predictor has seen such layers; `null` for `roofline`, which has seen none.
+    /// Id of the predictor that most of its time is from, or `roofline`.
+    pub model: Option<Text>,
+    /// Whether predictors have seen such kernels, those that make most of its time; `null` where none learns such work.
     pub in_domain: Option<bool>,
 }
 

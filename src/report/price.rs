@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Throughput, stages};
+use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Text, Throughput, stages};
 use crate::analysis::Analysis;
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
@@ -16,7 +16,7 @@ use crate::predict::cards::{CardEstimate, shares};
 use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate};
 use crate::predict::plans::Plans;
-use crate::predict::{Bound, roofline};
+use crate::predict::{Bound, PredictorId};
 use crate::target::{ChosenGpu, Context, Target, devices};
 
 /// What is known of a model before a device is chosen.
@@ -186,6 +186,16 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         });
     }
     let training = target.mode == Mode::Train;
+    // A model of many layers has a few predictors.
+    let mut names: Vec<(PredictorId, Text)> = Vec::new();
+    let mut name = |id: PredictorId| match names.iter().find(|(known, _)| *known == id) {
+        Some((_, text)) => text.clone(),
+        None => {
+            let text = Text::from(&*id.to_string());
+            names.push((id, text.clone()));
+            text
+        }
+    };
     for (layer, priced) in model.layers.iter_mut().zip(&estimate.layers) {
         let both = priced.both;
         layer.time_ms = Some(LayerTime {
@@ -199,8 +209,8 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         layer.saved_bytes = Some(if training { i128::from(priced.saved_bytes) } else { 0 });
         layer.bound = priced.bound.map(Bound::name);
         layer.kernels = Some(priced.kernels.round() as u32);
-        layer.model = Some(roofline::MODEL);
-        layer.in_domain = None;
+        layer.model = Some(name(priced.model.unwrap_or(PredictorId::Roofline)));
+        layer.in_domain = priced.in_domain;
     }
 }
 
@@ -230,7 +240,7 @@ fn exchanging_always(estimate: &Estimate, target: &Target) -> Option<f64> {
 pub(crate) fn kernels(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
     for_each_gpu(analysis, checked, options, &|pricing, target| {
         let schedule = pricing.plans.schedule(pricing.values, target)?;
-        Some(stages::kernels(analysis, &schedule, target))
+        Some(stages::kernels(analysis, &schedule, target, &pricing.plans.pricer(target)))
     })
 }
 

@@ -112,6 +112,7 @@ impl TargetArguments {
             price: self.price,
             input_ms: self.input_ms,
             input_samples_per_s: self.input_samples_per_s,
+            predictors: None,
         }
     }
 }

@@ -14,7 +14,18 @@ use super::setting::Setting;
 use crate::runtime::Kernel;
 
 /// Files that are built in, by family.
-const BUILT_IN: &[(&str, &[u8])] = &[];
+const BUILT_IN: &[(&str, &[u8])] = &[
+    ("attention", include_bytes!("../../../predictors/attention.bin")),
+    ("batch-norm", include_bytes!("../../../predictors/batch-norm.bin")),
+    ("convolution", include_bytes!("../../../predictors/convolution.bin")),
+    ("elementwise", include_bytes!("../../../predictors/elementwise.bin")),
+    ("embedding", include_bytes!("../../../predictors/embedding.bin")),
+    ("layer-norm", include_bytes!("../../../predictors/layer-norm.bin")),
+    ("pool", include_bytes!("../../../predictors/pool.bin")),
+    ("product", include_bytes!("../../../predictors/product.bin")),
+    ("recurrent", include_bytes!("../../../predictors/recurrent.bin")),
+    ("softmax", include_bytes!("../../../predictors/softmax.bin")),
+];
 
 /// Predictors of some families.
 #[derive(Debug)]
@@ -28,6 +39,8 @@ struct File {
     bytes: Cow<'static, [u8]>,
     head: Head,
     sections: Vec<OnceLock<Result<Section, FileError>>>,
+    /// Names of the family's features.
+    features: OnceLock<Vec<&'static str>>,
 }
 
 /// Why predictors cannot be used.
@@ -103,11 +116,27 @@ impl Predictors {
         file.section(at).ok()
     }
 
-    /// The section that knows best about a kernel: its stack's own.
+    /// Whether there are predictors of a family.
+    #[must_use]
+    pub fn knows(&self, family: &str) -> bool {
+        self.files.iter().any(|file| file.family == family)
+    }
+
+    /// The name of a feature by its place in a family's list.
+    #[must_use]
+    pub fn feature(&self, family: &str, at: usize) -> Option<&'static str> {
+        self.files.iter().find(|file| file.family == family)?.features().get(at).copied()
+    }
+
+    /// The section of a setting's stack for a kernel.
     #[must_use]
     pub fn of_kernel(&self, kernel: &Kernel, setting: Setting) -> Option<&Section> {
         let family = super::family(&kernel.family)?;
-        self.section(family, &format!("{family}/{}", setting.stack.group()))
+        let file = self.files.iter().find(|file| file.family == family)?;
+        let group = setting.stack.group();
+        let is_it = |name: &str| name.strip_prefix(family).and_then(|rest| rest.strip_prefix('/')) == Some(group);
+        let at = file.head.entries.iter().position(|entry| is_it(&entry.name))?;
+        file.section(at).ok()
     }
 }
 
@@ -115,22 +144,27 @@ impl File {
     fn read(family: &str, bytes: Cow<'static, [u8]>) -> Result<Self, FileError> {
         let head = file::head(&bytes)?;
         let sections = head.entries.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { family: family.to_owned(), bytes, head, sections })
+        Ok(Self { family: family.to_owned(), bytes, head, sections, features: OnceLock::new() })
     }
 
     fn section(&self, at: usize) -> Result<&Section, &FileError> {
         static MISSING: FileError = FileError::Damaged { what: "a section is missing" };
         let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else { return Err(&MISSING) };
-        slot.get_or_init(|| file::section(&self.bytes, entry).and_then(|section| known(section))).as_ref()
+        slot.get_or_init(|| file::section(&self.bytes, entry).and_then(|section| self.known(section))).as_ref()
     }
-}
 
-/// The section, if every feature that it asks for is one that is computed here, at the same place.
-fn known(section: Section) -> Result<Section, FileError> {
-    let names = super::feature_names(section.name.split('/').next().unwrap_or_default());
-    let unknown = section.features.iter().enumerate().find(|(at, feature)| names.get(*at).is_none_or(|name| name != feature));
-    match unknown {
-        Some((_, feature)) => Err(FileError::Feature { section: section.name.clone(), feature: feature.clone() }),
-        None => Ok(section),
+    /// The section, if every feature that it asks for is one that is computed here, at the same place.
+    fn known(&self, section: Section) -> Result<Section, FileError> {
+        let names = self.features();
+        let mut features = section.features.iter().enumerate();
+        let unknown = features.find(|(at, feature)| names.get(*at).is_none_or(|name| name != feature));
+        match unknown {
+            Some((_, feature)) => Err(FileError::Feature { section: section.name.clone(), feature: feature.clone() }),
+            None => Ok(section),
+        }
+    }
+
+    fn features(&self) -> &[&'static str] {
+        self.features.get_or_init(|| super::feature_names(&self.family))
     }
 }

@@ -93,29 +93,34 @@ impl Setting {
         Self { stack, attention: AttentionKernel::Unknown, small_cache: false }
     }
 
-    /// The measured stack that a runtime's kernel on a device comes nearest to.
+    /// A stack, with what else a kernel of it on a device depends on.
     #[must_use]
-    pub fn nearest(kernel: &Kernel, runtime: &Runtime, device: &Device) -> Self {
-        let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8);
-        let is_amd = device.board.architecture.starts_with("cdna")
-            || device.board.architecture.starts_with("rdna")
-            || device.board.architecture.starts_with("gcn")
-            || device.board.architecture.starts_with("vega");
-        match kernel.family {
-            Family::Convolution(_) if is_amd => Self::of(Stack::Miopen),
-            Family::Convolution(_) if kernel.library == Library::TensorRt => Self::of(Stack::TensorRt),
-            Family::Convolution(_) => Self::of(Stack::Tensorflow1),
-            Family::Product { .. } if small => Self::of(Stack::Vllm),
-            Family::Product { .. } if runtime.name == "tensorflow" => Self::of(Stack::Pytorch2),
-            Family::Recurrent { .. } => Self::of(Stack::Cudnn),
-            Family::Attention { .. } => {
-                let attention = match &*device.board.architecture {
-                    "hopper" => AttentionKernel::Flash3,
-                    _ => AttentionKernel::Flash2,
-                };
-                Self { attention, ..Self::of(Stack::Vllm) }
-            }
-            _ => Self::of(Stack::Pytorch2),
-        }
+    pub fn near(stack: Stack, kernel: &Kernel, device: &Device) -> Self {
+        let attention = match (&kernel.family, &*device.board.architecture) {
+            (Family::Attention { .. }, "hopper") => AttentionKernel::Flash3,
+            (Family::Attention { .. }, _) => AttentionKernel::Flash2,
+            _ => AttentionKernel::Unknown,
+        };
+        Self { attention, ..Self::of(stack) }
+    }
+}
+
+/// The measured stacks that a runtime's kernel comes near to, the nearest first.
+#[must_use]
+pub fn stacks(kernel: &Kernel, runtime: &Runtime) -> &'static [Stack] {
+    use Stack::{Cudnn, Megatron, Miopen, Pytorch1, Pytorch2, Sarathi, TensorRt, Tensorflow1, Vllm};
+    let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8 | Precision::Int8);
+    match kernel.family {
+        Family::Convolution(_) if kernel.library == Library::TensorRt => &[TensorRt, Cudnn],
+        Family::Convolution(_) if runtime.name == "tensorflow" => &[Tensorflow1, Pytorch1, Pytorch2, Cudnn, Miopen],
+        Family::Convolution(_) => &[Pytorch1, Pytorch2, Tensorflow1, Cudnn, Miopen],
+        Family::Product { .. } if small => &[Sarathi, Megatron, Vllm, Cudnn, Miopen],
+        Family::Product { .. } if runtime.name == "tensorflow" => &[Tensorflow1, Pytorch2, Megatron, Cudnn, Miopen],
+        Family::Product { .. } => &[Pytorch2, Megatron, Tensorflow1, Cudnn, Miopen],
+        Family::Recurrent { .. } => &[Cudnn, Miopen],
+        Family::Attention { .. } => &[Vllm],
+        Family::BatchNorm { .. } | Family::Pool { .. } => &[Pytorch1, Pytorch2],
+        _ if small => &[Sarathi, Megatron],
+        _ => &[Pytorch2, Megatron],
     }
 }

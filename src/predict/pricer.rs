@@ -1,0 +1,265 @@
+//! Prices kernels on a device: by the learned predictor that comes nearest to what a runtime launches there, and by the
+//! roofline where none does. Physics bounds what a predictor says.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use super::floor::floor_ms;
+use super::learned::predictors::Predictors;
+use super::learned::rates::Anchors;
+use super::learned::row::Row;
+use super::learned::section::{Answer, Knowledge, Outside, Section};
+use super::learned::setting::{Setting, stacks};
+use super::learned::{self, describe};
+use super::{Price, roofline};
+use crate::device::{Device, Precision, catalogue};
+use crate::ir::hash::HashMap;
+use crate::ops::work::Family;
+use crate::report::Interval;
+use crate::runtime::{Kernel, Layout, Library, Pass, Runtime};
+use crate::target::Target;
+
+/// Prices kernels on one device under one runtime; what was priced once is kept.
+pub struct Pricer {
+    device: Arc<Device>,
+    runtime: &'static Runtime,
+    predictors: Arc<Predictors>,
+    basis: Basis,
+    known: RefCell<HashMap<Key, Price>>,
+}
+
+/// Which device a predictor is asked about.
+#[derive(Clone, Copy, Debug)]
+enum Basis {
+    /// This one: it is of the catalogue.
+    Itself,
+    /// This one, by what was seen on it.
+    Anchored,
+    /// Another one, from which physics leads to this one: a predictor's trees jump where a figure changes, physics does not,
+    /// and a device with better figures must not be slower.
+    Like(&'static Device),
+    /// None that is like it.
+    Nothing,
+}
+
+/// Who priced a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PredictorId {
+    /// Physics alone.
+    Roofline,
+    /// A learned predictor: family and group of stacks.
+    Learned {
+        /// `product`.
+        family: &'static str,
+        /// `serving`.
+        group: &'static str,
+    },
+}
+
+impl fmt::Display for PredictorId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Roofline => formatter.write_str(roofline::MODEL),
+            Self::Learned { family, group } => write!(formatter, "{family}/{group}"),
+        }
+    }
+}
+
+/// All that the price of one launch depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    family: Family,
+    pass: Pass,
+    precision: Precision,
+    layout: Layout,
+    library: Library,
+    numbers: [u64; 3],
+}
+
+impl Key {
+    fn of(kernel: &Kernel) -> Self {
+        let Kernel { family, pass, precision, layout, library, flops, bytes_read, bytes_written, runs: _ } = *kernel;
+        let numbers = [flops, bytes_read, bytes_written].map(f64::to_bits);
+        Self { family, pass, precision, layout, library, numbers }
+    }
+}
+
+/// A predictor that was chosen for a kernel, with how it is asked.
+struct Choice<'p> {
+    section: &'p Section,
+    setting: Setting,
+    kernel: Kernel,
+    answer: Answer,
+}
+
+impl Pricer {
+    /// A pricer for a target.
+    #[must_use]
+    pub fn new(target: &Target) -> Self {
+        let device = Arc::clone(&target.device);
+        let (runtime, predictors) = (target.runtime, Arc::clone(&target.predictors));
+        let basis = Basis::of(&device);
+        Self { device, runtime, predictors, basis, known: RefCell::default() }
+    }
+
+    /// Whether it prices for a target.
+    #[must_use]
+    pub fn is_for(&self, target: &Target) -> bool {
+        Arc::ptr_eq(&self.device, &target.device)
+            && self.runtime.name == target.runtime.name
+            && Arc::ptr_eq(&self.predictors, &target.predictors)
+    }
+
+    /// The price of one launch.
+    #[must_use]
+    pub fn price(&self, kernel: &Kernel) -> Price {
+        let key = Key::of(kernel);
+        if let Some(price) = self.known.borrow().get(&key) {
+            return *price;
+        }
+        let price = self.fresh(kernel);
+        self.known.borrow_mut().insert(key, price);
+        price
+    }
+
+    fn fresh(&self, kernel: &Kernel) -> Price {
+        let physics = roofline::price(kernel, &self.device);
+        let Some(family) = learned::family(&kernel.family).filter(|family| self.predictors.knows(family)) else {
+            return physics;
+        };
+        let name = |outside: Option<Outside>| self.predictors.feature(family, outside?.feature);
+        match self.choose(kernel) {
+            Ok(choice) => {
+                let outside = name(choice.answer.outside);
+                let ratio = self.ratio(kernel, physics);
+                let time_ms = bounded(&choice, physics.time_ms, ratio, floor_ms(kernel, &self.device));
+                let model = choice.id(family);
+                Price { time_ms, model, in_domain: Some(outside.is_none()), outside, ..physics }
+            }
+            Err(outside) => Price { in_domain: Some(false), outside: name(outside).or(Some("device")), ..physics },
+        }
+    }
+
+    /// What physics says of this device over what it says of the one that the predictor is asked about.
+    fn ratio(&self, kernel: &Kernel, physics: Price) -> f64 {
+        match self.basis {
+            Basis::Like(other) => physics.time_ms.p50 / roofline::price(kernel, other).time_ms.p50,
+            _ => 1.0,
+        }
+    }
+
+    /// The features of a kernel as the predictor that prices it sees them; none where physics alone does.
+    #[must_use]
+    pub fn features(&self, kernel: &Kernel) -> Option<(PredictorId, Vec<(&'static str, f32)>)> {
+        let family = learned::family(&kernel.family)?;
+        let choice = self.choose(kernel).ok()?;
+        let (_, anchors) = choice.section.model(choice.answer.knowledge);
+        let device = self.asked_about()?;
+        let described = describe(&choice.kernel, device, choice.setting, anchors, Row::with_names())?;
+        let names = described.row.names().iter().copied();
+        Some((choice.id(family), names.zip(described.row.values.iter().copied()).collect()))
+    }
+
+    fn asked_about(&self) -> Option<&Device> {
+        match self.basis {
+            Basis::Itself | Basis::Anchored => Some(&self.device),
+            Basis::Like(other) => Some(other),
+            Basis::Nothing => None,
+        }
+    }
+
+    /// The predictor that knows most of a kernel: one that has seen the device before one that has not, then one that has
+    /// seen such sizes, then the nearest stack. Where none has seen this kind of work, the feature that says so.
+    fn choose(&self, kernel: &Kernel) -> Result<Choice<'_>, Option<Outside>> {
+        let device = self.asked_about().ok_or(None)?;
+        let mut best: Result<(u8, Choice<'_>), Option<Outside>> = Err(None);
+        for &stack in stacks(kernel, self.runtime) {
+            let setting = Setting::near(stack, kernel, device);
+            let Some(section) = self.predictors.of_kernel(kernel, setting) else { continue };
+            let choice = match self.ask(kernel, section, setting, device) {
+                Ok(choice) => choice,
+                Err(outside) => {
+                    best = best.map_err(|first| first.or(outside));
+                    continue;
+                }
+            };
+            let answer = &choice.answer;
+            let rank = 2 * u8::from(answer.knowledge == Knowledge::Seen) + u8::from(answer.outside.is_none());
+            if best.as_ref().map_or(true, |(most, _)| rank > *most) {
+                best = Ok((rank, choice));
+            }
+            if rank == 3 {
+                break;
+            }
+        }
+        best.map(|(_, choice)| choice)
+    }
+
+    /// Asks a section about a kernel, in a precision that it has seen: the two of 16 bits run at one speed.
+    fn ask<'p>(
+        &self,
+        kernel: &Kernel,
+        section: &'p Section,
+        setting: Setting,
+        device: &Device,
+    ) -> Result<Choice<'p>, Option<Outside>> {
+        let knowledge = match self.basis {
+            Basis::Anchored => Knowledge::Anchored,
+            _ => section.knowledge(device, Anchors::Use),
+        };
+        let ask = |precision: Precision| {
+            let kernel = Kernel { precision, ..*kernel };
+            let answer = section.answer_as(knowledge, &kernel, device, setting)?;
+            let interval = match self.basis {
+                Basis::Like(_) => section.unseen_interval,
+                _ => answer.interval,
+            };
+            Ok(Choice { section, setting, kernel, answer: Answer { interval, ..answer } })
+        };
+        let other = match kernel.precision {
+            Precision::Fp16 => Precision::Bf16,
+            Precision::Bf16 => Precision::Fp16,
+            own => return ask(own),
+        };
+        ask(kernel.precision).or_else(|outside| ask(other).map_err(|_| outside))
+    }
+}
+
+impl Choice<'_> {
+    fn id(&self, family: &'static str) -> PredictorId {
+        PredictorId::Learned { family, group: self.setting.stack.group() }
+    }
+}
+
+impl Basis {
+    fn of(device: &Device) -> Self {
+        let devices = catalogue().devices();
+        if devices.iter().any(|known| known == device) {
+            return Self::Itself;
+        }
+        let named = devices.iter().find(|known| known.id == device.id);
+        if named.is_none() && !device.reached.products.is_empty() {
+            return Self::Anchored;
+        }
+        let nearest = |is_alike: &dyn Fn(&Device) -> bool| {
+            let alike = devices.iter().filter(|known| is_alike(known));
+            alike.min_by_key(|known| known.board.sms.abs_diff(device.board.sms))
+        };
+        let said = |text: &str, other: &str| text != "unknown" && text == other;
+        let same_chip = || nearest(&|known| said(&device.board.chip, &known.board.chip));
+        let same_kind = || nearest(&|known| said(&device.board.architecture, &known.board.architecture));
+        named.or_else(same_chip).or_else(same_kind).map_or(Self::Nothing, Self::Like)
+    }
+}
+
+/// A predictor's answer within what physics allows. Away from what it learned from, it fades to physics.
+fn bounded(choice: &Choice<'_>, physics: Interval, ratio: f64, floor: f64) -> Interval {
+    let Answer { p50, interval, outside, .. } = &choice.answer;
+    let trust = outside.map_or(1.0, |outside| 1.0 / (1.0 + outside.distance * outside.distance));
+    let between = |learned: f64, physical: f64| libm::pow(learned, trust) * libm::pow(physical, 1.0 - trust);
+    let middle = between(p50 * ratio, physics.p50).max(floor);
+    let low = between(f64::from(interval.low), physics.p10 / physics.p50).min(1.0);
+    let high = between(f64::from(interval.high), physics.p90 / physics.p50).max(1.0);
+    Interval { p10: (middle * low).max(floor), p50: middle, p90: middle * high }
+}
