@@ -22,6 +22,8 @@ use crate::target::{Recompute, Target};
 pub struct Estimate {
     /// Time of a step and its parts.
     pub time: TimeMs,
+    /// All kernels of a step together, ms.
+    pub kernels: Interval,
     /// By layer, in the order of [`crate::analysis::Analysis::layers`].
     pub layers: Vec<LayerEstimate>,
     /// Memory of one device.
@@ -100,24 +102,53 @@ pub fn estimate(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Tar
 
 /// The same on the target's one device.
 fn estimate_one(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
-    let schedule = plans.schedule(values, target)?;
-    let lowering = plans.lowering(target);
     let memory = memory::estimate(plans, values, target)?;
-    let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
-    estimate.layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
-    let windows;
-    (estimate.time, windows) = time(&schedule, target, &plans.pricer(target), &mut estimate.layers);
-    estimate.exchange = replicas::exchange(&lowering, &estimate.time, windows);
-    estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
-    estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
+    let mut estimate = step(plans, values, target)?;
+    estimate.time.overhead += excess_of_smaller(plans, values, target, &estimate);
     estimate.memory = memory;
     for (layer, saved) in estimate.layers.iter_mut().zip(&estimate.memory.saved_by_layer) {
         layer.saved_bytes = *saved;
     }
     estimate.time.input_wait = input_wait(&estimate.time, target);
-    estimate.time.step = interval(estimate.time.without_wait() + estimate.time.input_wait, target);
+    estimate.time.step = interval(&estimate, target);
     estimate.speedup = speedup(&estimate.time, target);
     Some(estimate)
+}
+
+/// The times of a step.
+fn step(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
+    let schedule = plans.schedule(values, target)?;
+    let layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
+    let mut estimate = Estimate { unknown: schedule.unknown, layers, ..Estimate::default() };
+    let windows = time(&schedule, target, &plans.pricer(target), &mut estimate);
+    estimate.exchange = replicas::exchange(&plans.lowering(target), &estimate.time, windows);
+    estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
+    estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
+    Some(estimate)
+}
+
+/// How much longer the longest step of a smaller batch is: a larger batch is never faster, and learned times know nothing
+/// of that. Batches are powers of two; physics alone needs none of it.
+fn excess_of_smaller(
+    plans: &Plans<'_>,
+    values: &BTreeMap<String, i128>,
+    target: &Target,
+    estimate: &Estimate,
+) -> f64 {
+    let learned = |layer: &LayerEstimate| matches!(layer.model, Some(PredictorId::Learned { .. }));
+    if !estimate.layers.iter().any(learned) {
+        return 0.0;
+    }
+    let Some(free) = plans.free() else { return 0.0 };
+    let (Some(symbol), Some(batch)) = (free.analysis().bound.batch.as_deref(), target.batch) else { return 0.0 };
+    let smaller = (0..u64::BITS).map(|power| 1_u64 << power).take_while(|smaller| *smaller < batch);
+    let longest = smaller.filter_map(|smaller| {
+        let mut values = values.clone();
+        values.insert(symbol.to_owned(), i128::from(smaller));
+        let target = Target { batch: Some(smaller), ..target.clone() };
+        Some(step(free, &values, &target)?.time.without_wait())
+    });
+    (longest.fold(0.0, f64::max) - estimate.time.without_wait()).max(0.0)
 }
 
 /// Throughput of all replicas over that of one with the same batch per replica, which waits for its own input only.
@@ -127,10 +158,19 @@ fn speedup(time: &TimeMs, target: &Target) -> f64 {
     f64::from(target.replicas) * alone / time.step.p50
 }
 
-/// The interval around the middle. Errors of layers do not cancel, so it is as wide as that of one.
-fn interval(p50: f64, target: &Target) -> Interval {
-    let [low, high] = if target.uncertain { UNCERTAIN_SPREAD } else { roofline::SPREAD };
-    Interval { p10: p50 * low, p50, p90: p50 * high }
+/// The interval around the middle. Errors of layers do not cancel, so that it is as wide as those of kernels together;
+/// what is not of kernels is as rough as physics.
+fn interval(estimate: &Estimate, target: &Target) -> Interval {
+    let p50 = estimate.time.without_wait() + estimate.time.input_wait;
+    let kernels = estimate.kernels;
+    let rest = (p50 - kernels.p50).max(0.0);
+    let [low, high] = roofline::SPREAD;
+    let [least, most] = if target.uncertain { UNCERTAIN_SPREAD } else { [1.0; 2] };
+    Interval {
+        p10: (kernels.p10 + rest * low).min(p50 * least),
+        p50,
+        p90: (kernels.p90 + rest * high).max(p50 * most),
+    }
 }
 
 /// What the step waits for input that loads while the device works.
@@ -147,8 +187,8 @@ fn input_load_ms(target: &Target, replicas: u32) -> f64 {
 
 /// Times of all kernels of one device, by part and by layer; and what passes from the start of a pass of a micro-batch to
 /// its end, be it the device or the host that sets the pace.
-fn time(schedule: &Schedule, target: &Target, pricer: &Pricer, layers: &mut [LayerEstimate]) -> (TimeMs, Windows) {
-    let mut time = TimeMs::default();
+fn time(schedule: &Schedule, target: &Target, pricer: &Pricer, estimate: &mut Estimate) -> Windows {
+    let Estimate { time, layers, kernels: together, .. } = estimate;
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
     let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
@@ -196,11 +236,17 @@ fn time(schedule: &Schedule, target: &Target, pricer: &Pricer, layers: &mut [Lay
         }
         layer.bound = dominant(by_bound);
         models.tell(layer);
+        together.p10 += layer.both.p10;
+        together.p50 += layer.both.p50;
+        together.p90 += layer.both.p90;
     }
-    let update = |kernel: &Kernel| (price(kernel).time_ms.p50 * kernel.runs, kernel.runs);
-    for (ms, runs) in schedule.updates.iter().map(update) {
-        time.optimizer += ms;
-        launches += runs;
+    for kernel in &schedule.updates {
+        let one = price(kernel).time_ms;
+        time.optimizer += one.p50 * kernel.runs;
+        together.p10 += one.p10 * kernel.runs;
+        together.p50 += one.p50 * kernel.runs;
+        together.p90 += one.p90 * kernel.runs;
+        launches += kernel.runs;
     }
     let device = time.forward + time.backward + time.optimizer + launches * gap;
     let host = host_ms(schedule, target, operators);
@@ -212,7 +258,7 @@ fn time(schedule: &Schedule, target: &Target, pricer: &Pricer, layers: &mut [Lay
     let windows = Windows { forward: time.forward / steps, backward: backward / steps };
     // The host runs ahead of the device or the other way round; the slower one sets the pace.
     time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + steps * overhead.step_us / 1e3;
-    (time, windows)
+    windows
 }
 
 /// Who priced the kernels of a layer, and what they had seen.

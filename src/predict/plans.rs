@@ -19,6 +19,8 @@ pub struct Plans<'a> {
     schedules: Recent<(Values, Target), Schedule>,
     lives: Recent<(Values, Target), Liveness>,
     pricers: Recent<(), Pricer>,
+    /// The same model with its batch free, where it is another analysis.
+    free: Option<Box<Plans<'a>>>,
 }
 
 /// Values of the free dims.
@@ -26,6 +28,9 @@ type Values = BTreeMap<String, i128>;
 
 /// Layers that all plans of a sort that are kept have together: a few tens of megabytes.
 const KEPT_LAYERS: usize = 1_000_000;
+
+/// Batches whose figures are kept: powers of two up to the one that is asked for.
+const FIGURES: usize = 12;
 
 /// Devices whose prices are kept.
 const PRICERS: usize = 8;
@@ -37,11 +42,29 @@ impl<'a> Plans<'a> {
         let kept = (KEPT_LAYERS / analysis.layers.len().max(1)).clamp(4, 64);
         Self {
             analysis,
-            figures: Recent::new(2),
+            figures: Recent::new(kept.min(FIGURES)),
             schedules: Recent::new(kept),
             lives: Recent::new(kept),
             pricers: Recent::new(PRICERS),
+            free: None,
         }
+    }
+
+    /// These plans, and the analysis of the same model with its batch free, where there is one.
+    #[must_use]
+    pub fn with_free(self, free: Option<&'a Analysis>) -> Self {
+        Self { free: free.map(|free| Box::new(Self::new(free))), ..self }
+    }
+
+    /// Plans for any batch; `None` where the file or the shape of an input fixes it.
+    #[must_use]
+    pub fn free(&self) -> Option<&Self> {
+        let bound = &self.analysis.bound;
+        let batch = bound.batch.as_deref()?;
+        if bound.free.iter().any(|symbol| symbol.name() == batch) {
+            return Some(self);
+        }
+        self.free.as_deref()
     }
 
     /// The model.

@@ -1,6 +1,5 @@
 //! The part of the report that depends on a device: times, memory, replicas, and what is worth saying about them.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
@@ -27,8 +26,6 @@ pub(super) struct Pricing<'a> {
     pub(super) options: &'a CheckOptions,
     /// What a step does, with the batch as it is asked for.
     pub(super) plans: Plans<'a>,
-    /// The same with the batch free, where that is another analysis.
-    free: OnceCell<Plans<'a>>,
 }
 
 impl<'a> Pricing<'a> {
@@ -38,16 +35,8 @@ impl<'a> Pricing<'a> {
         values: &'a BTreeMap<String, i128>,
         options: &'a CheckOptions,
     ) -> Self {
-        Self { checked, analysis, values, options, plans: Plans::new(analysis), free: OnceCell::new() }
-    }
-
-    /// Plans for any batch; `None` where the file or the shape of an input fixes it.
-    fn free_plans(&self) -> Option<&Plans<'a>> {
-        let free = self.checked.with_free_batch(self.options)?;
-        if std::ptr::eq(free, self.analysis) {
-            return Some(&self.plans);
-        }
-        Some(self.free.get_or_init(|| Plans::new(free)))
+        let plans = Plans::new(analysis).with_free(checked.with_free_batch(options));
+        Self { checked, analysis, values, options, plans }
     }
 
     /// What is priced on a device, and what had to be assumed for it.
@@ -98,7 +87,7 @@ impl<'a> Pricing<'a> {
                 .tokens()
                 .map(|tokens| 1e3 * tokens as f64 * target.micro_batches() as f64 / estimate.time.step.p50);
         }
-        let free = self.free_plans();
+        let free = self.plans.free();
         if let Some(memory) = &mut model.memory_bytes {
             let each = target.each();
             let largest = |free| each.iter().filter_map(|target| largest_batch(free, self.values, target)).min();

@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use dlcost::predict::learned::predictors::Predictors;
 use dlcost::predict::learned::rates::Anchors;
 
 use super::network::ModelFiles;
@@ -93,7 +95,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     let count = rows.len() + broken.len();
-    let mut observed = judged(&rows, folder, &files, arguments.min_ms);
+    let predictors = match &arguments.predictors {
+        Some(folder) => Arc::new(Predictors::of_folder(folder)?),
+        None => Predictors::built_in(),
+    };
+    let mut observed = judged(&rows, folder, &files, &predictors, arguments.min_ms);
     observed.skipped.extend(broken);
     let sets = sets(&observed.observations, &by);
     if arguments.json {
@@ -118,10 +124,17 @@ fn anchors(text: &str) -> Result<Anchors, Box<dyn Error>> {
     }
 }
 
-fn judged<'r>(rows: &'r [Row], folder: &Path, files: &ModelFiles, min_ms: f64) -> Observed<'r> {
+fn judged<'r>(
+    rows: &'r [Row],
+    folder: &Path,
+    files: &ModelFiles,
+    predictors: &Arc<Predictors>,
+    min_ms: f64,
+) -> Observed<'r> {
     let doubts = doubt::reasons(rows);
     let asked: Vec<Asked<'r>> =
         rows.iter().zip(doubts).map(|(row, doubt)| Asked { row, question: Question::of(row, files), doubt }).collect();
-    let answers = judge::answers(folder, asked.iter().filter_map(|asked| asked.question.as_ref().ok()));
+    let questions = asked.iter().filter_map(|asked| asked.question.as_ref().ok());
+    let answers = judge::answers(folder, predictors, questions);
     observe(&asked, &answers, min_ms)
 }
