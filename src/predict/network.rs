@@ -127,6 +127,10 @@ fn step(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> 
     Some(estimate)
 }
 
+/// A smaller batch whose step takes less than this share of the one that is asked for ends the search for one that takes
+/// longer: halves of it come no nearer.
+const FAR_BELOW: f64 = 0.75;
+
 /// How much longer the longest step of a smaller batch is: a larger batch is never faster, and learned times know nothing
 /// of that. Batches are powers of two; physics alone needs none of it.
 fn excess_of_smaller(
@@ -141,14 +145,20 @@ fn excess_of_smaller(
     }
     let Some(free) = plans.free() else { return 0.0 };
     let (Some(symbol), Some(batch)) = (free.analysis().bound.batch.as_deref(), target.batch) else { return 0.0 };
-    let smaller = (0..u64::BITS).map(|power| 1_u64 << power).take_while(|smaller| *smaller < batch);
-    let longest = smaller.filter_map(|smaller| {
+    let own = estimate.time.without_wait();
+    let mut longest = own;
+    for smaller in (0..u64::BITS).rev().map(|power| 1_u64 << power).filter(|smaller| *smaller < batch) {
         let mut values = values.clone();
         values.insert(symbol.to_owned(), i128::from(smaller));
         let target = Target { batch: Some(smaller), ..target.clone() };
-        Some(step(free, &values, &target)?.time.without_wait())
-    });
-    (longest.fold(0.0, f64::max) - estimate.time.without_wait()).max(0.0)
+        let Some(estimate) = step(free, &values, &target) else { break };
+        let ms = estimate.time.without_wait();
+        longest = longest.max(ms);
+        if ms < FAR_BELOW * own {
+            break;
+        }
+    }
+    longest - own
 }
 
 /// Throughput of all replicas over that of one with the same batch per replica, which waits for its own input only.

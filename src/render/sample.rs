@@ -118,7 +118,7 @@ fn good() -> Model {
                 share: Some(0.011),
                 bound: Some("memory"),
                 kernels: Some(3),
-                model: Some("roofline"),
+                model: Some("roofline".into()),
                 ..layer(&long, Some(4_110_417_920), Some(1_234_567))
             },
             Layer {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Text, Throughput, stages};
+use super::{Assumption, ByteInterval, KernelFeatures, LayerTime, MemoryBytes, Model, Replica, Replicas, Text, Throughput, stages};
 use crate::analysis::Analysis;
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
@@ -16,6 +16,7 @@ use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate};
 use crate::predict::plans::Plans;
 use crate::predict::{Bound, PredictorId};
+use crate::runtime::Kernel;
 use crate::target::{ChosenGpu, Context, Target, devices};
 
 /// What is known of a model before a device is chosen.
@@ -82,6 +83,9 @@ impl<'a> Pricing<'a> {
         // What there is to say of unequal cards is said of the one that all wait for.
         target.device = estimate.slowest.clone().unwrap_or(target.device);
         fill(&estimate, &target, model);
+        if self.options.features {
+            self.features(&target, model);
+        }
         if let Some(throughput) = &mut model.throughput {
             throughput.tokens_per_s = self
                 .tokens()
@@ -105,6 +109,38 @@ impl<'a> Pricing<'a> {
             estimate: &estimate,
             report: model,
         })
+    }
+}
+
+impl Pricing<'_> {
+    /// Fills in what predictors see of the kernels of each layer.
+    fn features(&self, target: &Target, model: &mut Model) {
+        let Some(schedule) = self.plans.schedule(self.values, target) else { return };
+        let pricer = self.plans.pricer(target);
+        let of = |kernel: &Kernel| {
+            let price = pricer.price(kernel);
+            let values = pricer.features(kernel).map(|(_, values)| values.into_iter().collect());
+            KernelFeatures {
+                pass: kernel.pass.name(),
+                family: kernel.family.name(),
+                precision: kernel.precision.name(),
+                model: Text::from(&*price.model.to_string()),
+                in_domain: price.in_domain,
+                outside: price.outside,
+                time_ms: price.time_ms,
+                values: values.unwrap_or_default(),
+            }
+        };
+        let lists: Vec<Vec<KernelFeatures>> = schedule.lists.iter().map(|list| list.iter().map(of).collect()).collect();
+        for layer in &mut model.layers {
+            layer.features = Some(Vec::new());
+        }
+        for launch in &schedule.launches {
+            let layer = model.layers.get_mut(launch.layer).and_then(|layer| layer.features.as_mut());
+            if let (Some(features), Some(list)) = (layer, lists.get(launch.list)) {
+                features.extend_from_slice(list);
+            }
+        }
     }
 }
 
