@@ -263,3 +263,138 @@ fn bounded(choice: &Choice<'_>, physics: Interval, ratio: f64, floor: f64) -> In
     let high = between(f64::from(interval.high), physics.p90 / physics.p50).max(1.0);
     Interval { p10: (middle * low).max(floor), p50: middle, p90: middle * high }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::find;
+    use crate::ops::work::Convolution;
+    use crate::predict::Bound;
+    use crate::runtime::RUNTIMES;
+
+    fn pricer_on(device: Device) -> Pricer {
+        let (device, runtime) = (Arc::new(device), Runtime::find("pytorch").unwrap_or(RUNTIMES[0]));
+        let basis = Basis::of(&device);
+        Pricer { device, runtime, predictors: Predictors::built_in(), basis, known: RefCell::default() }
+    }
+
+    fn pricer(id: &str) -> Pricer {
+        pricer_on(find(id).unwrap().device.clone())
+    }
+
+    fn kernel(family: Family, precision: Precision, flops: f64, elements: f64) -> Kernel {
+        Kernel {
+            family,
+            pass: Pass::Forward,
+            precision,
+            layout: Layout::ChannelsFirst,
+            library: Library::Vendor,
+            flops,
+            bytes_read: learned::element_bytes(precision) * elements * 2.0 / 3.0,
+            bytes_written: learned::element_bytes(precision) * elements / 3.0,
+            runs: 1.0,
+        }
+    }
+
+    /// A product of square matrices.
+    fn product(precision: Precision, size: u64) -> Kernel {
+        let family = Family::Product { batch: 1, m: size, n: size, k: size };
+        kernel(family, precision, 2.0 * (size as f64).powi(3), 3.0 * (size * size) as f64)
+    }
+
+    fn convolution(precision: Precision, dilation: u64) -> Kernel {
+        let convolution = Convolution {
+            batch: 32,
+            in_channels: 64,
+            out_channels: 64,
+            input: [1, 56, 56],
+            output: [1, 56, 56],
+            kernel: [1, 3, 3],
+            stride: [1; 3],
+            dilation: [1, dilation, dilation],
+            groups: 1,
+            transposed: false,
+        };
+        let elements = 2.0 * 32.0 * 64.0 * 56.0 * 56.0;
+        kernel(Family::Convolution(convolution), precision, 2.0 * convolution.macs(), elements)
+    }
+
+    #[test]
+    fn a_kernel_that_was_measured_gets_a_learned_price_and_a_narrower_interval() {
+        let price = pricer("v100").price(&product(Precision::Fp32, 4096));
+        assert!(matches!(price.model, PredictorId::Learned { family: "product", .. }), "{price:?}");
+        assert_eq!((price.in_domain, price.outside), (Some(true), None));
+        let physics = roofline::price(&product(Precision::Fp32, 4096), find("v100").unwrap().device);
+        assert!(price.time_ms.p90 / price.time_ms.p10 < physics.time_ms.p90 / physics.time_ms.p10, "{price:?}");
+        // 137 GFLOP at 15.7 TFLOPS.
+        assert!((8.7..14.0).contains(&price.time_ms.p50), "{price:?}");
+    }
+
+    #[test]
+    fn a_kind_that_nobody_measured_is_priced_by_physics_and_named() {
+        let fp64 = product(Precision::Fp64, 1024);
+        let price = pricer("h100").price(&fp64);
+        assert_eq!((price.model, price.in_domain, price.outside), (PredictorId::Roofline, Some(false), Some("precision")));
+        assert_eq!(price.time_ms, roofline::price(&fp64, find("h100").unwrap().device).time_ms);
+        let copy = kernel(Family::Copy { elements: 1 << 20 }, Precision::Fp32, 0.0, (1 << 20) as f64);
+        let price = pricer("h100").price(&copy);
+        assert_eq!((price.model, price.in_domain, price.outside), (PredictorId::Roofline, None, None));
+    }
+
+    #[test]
+    fn far_from_what_was_measured_the_price_fades_to_physics() {
+        let pricer = pricer("v100");
+        let outside = convolution(Precision::Fp32, 30);
+        let (price, physics) = (pricer.price(&outside), roofline::price(&outside, &pricer.device));
+        assert_eq!((price.in_domain, price.outside), (Some(false), Some("dilation")), "{price:?}");
+        assert!((price.time_ms.p50 / physics.time_ms.p50 - 1.0).abs() < 0.05, "{price:?} {physics:?}");
+        assert!((price.time_ms.p90 / price.time_ms.p50 - physics.time_ms.p90 / physics.time_ms.p50).abs() < 0.05);
+    }
+
+    #[test]
+    fn no_price_is_below_what_physics_allows() {
+        for device in catalogue().devices() {
+            let pricer = pricer_on(device.clone());
+            for precision in Precision::ALL {
+                for kernel in [product(precision, 64), product(precision, 2048), convolution(precision, 1)] {
+                    let time = pricer.price(&kernel).time_ms;
+                    let floor = floor_ms(&kernel, device);
+                    assert!(floor <= time.p10 && time.p10 <= time.p50 && time.p50 <= time.p90, "{} {time:?}", device.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_card_of_a_user_is_led_to_by_physics_from_the_one_that_is_like_it() {
+        let known = find("v100").unwrap().device;
+        let own = |gb_s: f64| {
+            let mut device = Device { id: "mine".to_owned(), ..known.clone() };
+            device.memory.gb_s = gb_s;
+            device.reached = crate::device::Reached::default();
+            pricer_on(device)
+        };
+        let streamed = kernel(Family::Elementwise { elements: 1 << 26 }, Precision::Fp32, 6e7, f64::from(1 << 27));
+        let mut last = f64::INFINITY;
+        for gb_s in [300.0, 450.0, 600.0, 601.0, 900.0, 1800.0] {
+            let price = own(gb_s).price(&streamed);
+            assert!(matches!(price.model, PredictorId::Learned { .. }) && price.bound == Bound::Memory, "{price:?}");
+            assert!(price.time_ms.p50 <= last, "{gb_s}: {price:?}");
+            last = price.time_ms.p50;
+        }
+        // A card of a kind that nobody knows.
+        let mut strange = own(900.0).device.as_ref().clone();
+        (strange.board.chip, strange.board.architecture) = ("X1".to_owned(), "unheard-of".to_owned());
+        let price = pricer_on(strange).price(&streamed);
+        assert_eq!((price.model, price.in_domain, price.outside), (PredictorId::Roofline, Some(false), Some("device")));
+    }
+
+    #[test]
+    fn features_are_those_of_the_predictor_that_prices() {
+        let pricer = pricer("v100");
+        let (id, features) = pricer.features(&product(Precision::Fp32, 1024)).unwrap();
+        assert_eq!(id, pricer.price(&product(Precision::Fp32, 1024)).model);
+        assert!(features.contains(&("m", 10.0)), "{features:?}");
+        assert!(pricer.features(&product(Precision::Fp64, 1024)).is_none());
+    }
+}

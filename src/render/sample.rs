@@ -41,6 +41,7 @@ pub(crate) fn layer(key: &str, macs: Option<i128>, bytes: Option<i128>) -> Layer
         kernels: None,
         model: None,
         in_domain: None,
+        features: None,
     }
 }
 

@@ -150,7 +150,11 @@ impl File {
     fn section(&self, at: usize) -> Result<&Section, &FileError> {
         static MISSING: FileError = FileError::Damaged { what: "a section is missing" };
         let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else { return Err(&MISSING) };
-        slot.get_or_init(|| file::section(&self.bytes, entry).and_then(|section| self.known(section))).as_ref()
+        let read = || match self.bytes {
+            Cow::Borrowed(bytes) => file::trusted(bytes, entry),
+            Cow::Owned(ref bytes) => file::section(bytes, entry),
+        };
+        slot.get_or_init(|| read().and_then(|section| self.known(section))).as_ref()
     }
 
     /// The section, if every feature that it asks for is one that is computed here, at the same place.
@@ -166,5 +170,52 @@ impl File {
 
     fn features(&self) -> &[&'static str] {
         self.features.get_or_init(|| super::feature_names(&self.family))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_that_is_built_in_is_whole_and_asks_for_known_features() {
+        for (family, bytes) in BUILT_IN {
+            let file = File::read(family, Cow::Owned(bytes.to_vec())).unwrap();
+            assert!(!file.head.entries.is_empty(), "{family}");
+            for (at, entry) in file.head.entries.iter().enumerate() {
+                let section = file.section(at).unwrap();
+                assert!(entry.name.starts_with(&format!("{family}/")), "{}", entry.name);
+                assert!(section.boards.iter().all(|board| crate::device::find(board).is_ok()), "{:?}", section.boards);
+                assert!(section.seen_interval.low <= 1.0 && section.seen_interval.high >= 1.0);
+                assert!(section.unseen_interval.low <= 1.0 && section.unseen_interval.high >= 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = || Predictors::of_folder(folder.path()).unwrap_err().to_string();
+        assert!(told().contains("no predictor files"));
+        let path = folder.path().join("pool.bin");
+        let (_, whole) = BUILT_IN.iter().find(|(family, _)| *family == "pool").unwrap();
+        let mut damaged = whole.to_vec();
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 1;
+        fs::write(&path, &damaged).unwrap();
+        assert_eq!(told(), format!("{}: the predictor file is damaged: a checksum does not fit", path.display()));
+        fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        assert!(told().contains("it ends too early"));
+        let mut newer = whole.to_vec();
+        newer[4] = 200;
+        fs::write(&path, &newer).unwrap();
+        assert!(told().contains("use a newer dlcost"));
+        // The features of pools are no features of products.
+        fs::write(folder.path().join("product.bin"), whole).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(told().contains("which this dlcost does not know"), "{}", told());
+        fs::write(&path, whole).unwrap();
+        fs::remove_file(folder.path().join("product.bin")).unwrap();
+        assert!(Predictors::of_folder(folder.path()).unwrap().section("pool", "pool/pytorch").is_some());
     }
 }

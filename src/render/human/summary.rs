@@ -95,12 +95,15 @@ fn basis_line(model: &Model) -> String {
     let strange = priced.filter(|layer| layer.in_domain == Some(false)).count();
     let mut pieces = Vec::new();
     if by_roofline > 0 && by_roofline == all {
-        pieces.push("roofline: physics only, no trained predictor, so a wide interval".to_owned());
-    } else if by_roofline > 0 {
-        pieces.push(format!("roofline (physics only) for {by_roofline} of {all} layers"));
+        pieces.push("roofline: physics only, no predictor has seen such work, so a wide interval".to_owned());
+    } else if all > 0 {
+        pieces.push(format!("learned from measured kernels for {} of {all} layers", all - by_roofline));
+        if by_roofline > 0 {
+            pieces.push(format!("roofline (physics only) for {by_roofline}"));
+        }
     }
-    if strange > 0 {
-        pieces.push(format!("{strange} of {all} layers are outside of what the predictors have seen"));
+    if strange > 0 && strange < all {
+        pieces.push(format!("{strange} outside of what was measured"));
     }
     if pieces.is_empty() { String::new() } else { list(&label("basis"), &pieces) }
 }
