@@ -3,14 +3,14 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::floor::floor_ms;
 use super::learned::predictors::Predictors;
-use super::learned::rates::Anchors;
 use super::learned::row::Row;
 use super::learned::section::{Answer, Knowledge, Outside, Section};
-use super::learned::setting::{Setting, stacks};
+use super::learned::setting::{Reach, Setting, Stack, is_from, stacks};
 use super::learned::{self, describe};
 use super::{Price, roofline};
 use crate::device::{Device, Precision, catalogue};
@@ -25,22 +25,29 @@ pub struct Pricer {
     device: Arc<Device>,
     runtime: &'static Runtime,
     predictors: Arc<Predictors>,
-    basis: Basis,
     known: RefCell<HashMap<Key, Price>>,
+    footings: RefCell<HashMap<(&'static str, Stack), Option<Rc<Footing>>>>,
 }
 
-/// Which device a predictor is asked about.
-#[derive(Clone, Copy, Debug)]
-enum Basis {
-    /// This one: it is of the catalogue.
+/// How a predictor is asked about a device.
+#[derive(Clone, Debug)]
+struct Footing {
+    /// The device that it is asked about. Physics leads from there to the one that is priced: trees jump where a figure
+    /// changes, physics does not, and a device with better figures must not be slower.
+    device: Arc<Device>,
+    knowledge: Knowledge,
+    near: Near,
+}
+
+/// How near what a predictor has seen comes to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Near {
+    /// Other chips.
+    Other,
+    /// Another board of its chip.
+    Chip,
+    /// It.
     Itself,
-    /// This one, by what was seen on it.
-    Anchored,
-    /// Another one, from which physics leads to this one: a predictor's trees jump where a figure changes, physics does not,
-    /// and a device with better figures must not be slower.
-    Like(&'static Device),
-    /// None that is like it.
-    Nothing,
 }
 
 /// Who priced a kernel.
@@ -90,6 +97,7 @@ struct Choice<'p> {
     section: &'p Section,
     setting: Setting,
     kernel: Kernel,
+    footing: Rc<Footing>,
     answer: Answer,
 }
 
@@ -99,8 +107,7 @@ impl Pricer {
     pub fn new(target: &Target) -> Self {
         let device = Arc::clone(&target.device);
         let (runtime, predictors) = (target.runtime, Arc::clone(&target.predictors));
-        let basis = Basis::of(&device);
-        Self { device, runtime, predictors, basis, known: RefCell::default() }
+        Self { device, runtime, predictors, known: RefCell::default(), footings: RefCell::default() }
     }
 
     /// Whether it prices for a target.
@@ -124,7 +131,10 @@ impl Pricer {
     }
 
     fn fresh(&self, kernel: &Kernel) -> Price {
-        let physics = roofline::price(kernel, &self.device);
+        let floor = floor_ms(kernel, &self.device);
+        let rough = roofline::price(kernel, &self.device);
+        let [p10, p50] = [rough.time_ms.p10, rough.time_ms.p50].map(|ms| ms.max(floor));
+        let physics = Price { time_ms: Interval { p10, p50, p90: rough.time_ms.p90.max(floor) }, ..rough };
         let Some(family) = learned::family(&kernel.family).filter(|family| self.predictors.knows(family)) else {
             return physics;
         };
@@ -132,20 +142,14 @@ impl Pricer {
         match self.choose(kernel) {
             Ok(choice) => {
                 let outside = name(choice.answer.outside);
-                let ratio = self.ratio(kernel, physics);
-                let time_ms = bounded(&choice, physics.time_ms, ratio, floor_ms(kernel, &self.device));
+                let other = &choice.footing.device;
+                let same = Arc::ptr_eq(other, &self.device);
+                let ratio = if same { 1.0 } else { physics.time_ms.p50 / roofline::price(kernel, other).time_ms.p50 };
+                let time_ms = bounded(&choice, physics.time_ms, ratio, floor);
                 let model = choice.id(family);
                 Price { time_ms, model, in_domain: Some(outside.is_none()), outside, ..physics }
             }
             Err(outside) => Price { in_domain: Some(false), outside: name(outside).or(Some("device")), ..physics },
-        }
-    }
-
-    /// What physics says of this device over what it says of the one that the predictor is asked about.
-    fn ratio(&self, kernel: &Kernel, physics: Price) -> f64 {
-        match self.basis {
-            Basis::Like(other) => physics.time_ms.p50 / roofline::price(kernel, other).time_ms.p50,
-            _ => 1.0,
         }
     }
 
@@ -155,101 +159,123 @@ impl Pricer {
         let family = learned::family(&kernel.family)?;
         let choice = self.choose(kernel).ok()?;
         let (_, anchors) = choice.section.model(choice.answer.knowledge);
-        let device = self.asked_about()?;
-        let described = describe(&choice.kernel, device, choice.setting, anchors, Row::with_names())?;
+        let described = describe(&choice.kernel, &choice.footing.device, choice.setting, anchors, Row::with_names())?;
         let names = described.row.names().iter().copied();
         Some((choice.id(family), names.zip(described.row.values.iter().copied()).collect()))
     }
 
-    fn asked_about(&self) -> Option<&Device> {
-        match self.basis {
-            Basis::Itself | Basis::Anchored => Some(&self.device),
-            Basis::Like(other) => Some(other),
-            Basis::Nothing => None,
-        }
-    }
-
-    /// The predictor that knows most of a kernel: one that has seen the device before one that has not, then one that has
-    /// seen such sizes, then the nearest stack. Where none has seen this kind of work, the feature that says so.
+    /// The predictor that knows most of a kernel: among those that have seen such sizes, or nearly such, one that has seen the
+    /// device before one that has not; then the nearest stack. Where none has seen this kind of work, the feature that says
+    /// so.
     fn choose(&self, kernel: &Kernel) -> Result<Choice<'_>, Option<Outside>> {
-        let device = self.asked_about().ok_or(None)?;
-        let mut best: Result<(u8, Choice<'_>), Option<Outside>> = Err(None);
-        for &stack in stacks(kernel, self.runtime) {
-            let setting = Setting::near(stack, kernel, device);
-            let Some(section) = self.predictors.of_kernel(kernel, setting) else { continue };
-            let choice = match self.ask(kernel, section, setting, device) {
+        let family = learned::family(&kernel.family).ok_or(None)?;
+        let mut best: Result<((bool, Near, bool), Choice<'_>), Option<Outside>> = Err(None);
+        for &(stack, reach) in stacks(kernel, self.runtime) {
+            let Some(section) = self.predictors.of_stack(family, stack) else { continue };
+            let Some(footing) = self.footing(family, section, stack) else { continue };
+            if reach == Reach::Measured && footing.near == Near::Other {
+                continue;
+            }
+            let near = footing.near;
+            let choice = match ask(kernel, section, stack, footing) {
                 Ok(choice) => choice,
                 Err(outside) => {
                     best = best.map_err(|first| first.or(outside));
                     continue;
                 }
             };
-            let answer = &choice.answer;
-            let rank = 2 * u8::from(answer.knowledge == Knowledge::Seen) + u8::from(answer.outside.is_none());
+            let distance = choice.answer.outside.map_or(0.0, |outside| outside.distance);
+            let rank = (distance < NEARLY, near, distance <= 0.0);
             if best.as_ref().map_or(true, |(most, _)| rank > *most) {
                 best = Ok((rank, choice));
             }
-            if rank == 3 {
+            if rank == (true, Near::Itself, true) {
                 break;
             }
         }
         best.map(|(_, choice)| choice)
     }
 
-    /// Asks a section about a kernel, in a precision that it has seen: the two of 16 bits run at one speed.
-    fn ask<'p>(
-        &self,
-        kernel: &Kernel,
-        section: &'p Section,
-        setting: Setting,
-        device: &Device,
-    ) -> Result<Choice<'p>, Option<Outside>> {
-        let knowledge = match self.basis {
-            Basis::Anchored => Knowledge::Anchored,
-            _ => section.knowledge(device, Anchors::Use),
-        };
-        let ask = |precision: Precision| {
-            let kernel = Kernel { precision, ..*kernel };
-            let answer = section.answer_as(knowledge, &kernel, device, setting)?;
-            let interval = match self.basis {
-                Basis::Like(_) => section.unseen_interval,
-                _ => answer.interval,
-            };
-            Ok(Choice { section, setting, kernel, answer: Answer { interval, ..answer } })
-        };
-        let other = match kernel.precision {
-            Precision::Fp16 => Precision::Bf16,
-            Precision::Bf16 => Precision::Fp16,
-            own => return ask(own),
-        };
-        ask(kernel.precision).or_else(|outside| ask(other).map_err(|_| outside))
-    }
-}
-
-impl Choice<'_> {
-    fn id(&self, family: &'static str) -> PredictorId {
-        PredictorId::Learned { family, group: self.setting.stack.group() }
-    }
-}
-
-impl Basis {
-    fn of(device: &Device) -> Self {
-        let devices = catalogue().devices();
-        if devices.iter().any(|known| known == device) {
-            return Self::Itself;
+    /// How a section is asked about the device; `None` where it knows nothing that is like it.
+    fn footing(&self, family: &'static str, section: &Section, stack: Stack) -> Option<Rc<Footing>> {
+        let key = (family, stack);
+        if let Some(known) = self.footings.borrow().get(&key) {
+            return known.clone();
         }
+        let footing = Footing::of(&self.device, section, stack).map(Rc::new);
+        self.footings.borrow_mut().insert(key, footing.clone());
+        footing
+    }
+}
+
+/// How far sizes may lie outside of what a predictor has seen and still be nearly like it: half of a doubling.
+const NEARLY: f64 = 0.5;
+
+/// Asks a section about a kernel, in a precision that it has seen: the two of 16 bits run at one speed.
+fn ask<'p>(
+    kernel: &Kernel,
+    section: &'p Section,
+    stack: Stack,
+    footing: Rc<Footing>,
+) -> Result<Choice<'p>, Option<Outside>> {
+    let setting = Setting::near(stack, kernel, &footing.device);
+    let ask = |precision: Precision| {
+        let kernel = Kernel { precision, ..*kernel };
+        let answer = section.answer_as(footing.knowledge, &kernel, &footing.device, setting)?;
+        Ok((kernel, answer))
+    };
+    let other = match kernel.precision {
+        Precision::Fp16 => Some(Precision::Bf16),
+        Precision::Bf16 => Some(Precision::Fp16),
+        _ => None,
+    };
+    let told = ask(kernel.precision).or_else(|outside| other.map_or(Err(outside), ask).map_err(|_: Option<Outside>| outside));
+    let (kernel, answer) = told?;
+    let interval = if footing.near == Near::Itself { answer.interval } else { section.unseen_interval };
+    Ok(Choice { section, setting, kernel, footing, answer: Answer { interval, ..answer } })
+}
+
+impl Footing {
+    fn of(device: &Arc<Device>, section: &Section, stack: Stack) -> Option<Self> {
+        let devices = catalogue().devices();
+        let has_seen = |id: &str| is_from(stack, id) && section.boards.iter().any(|board| board == id);
+        let on = |device: &Device| Arc::new(device.clone());
         let named = devices.iter().find(|known| known.id == device.id);
-        if named.is_none() && !device.reached.products.is_empty() {
-            return Self::Anchored;
+        let is_known = named.is_some_and(|known| known == &**device);
+        if has_seen(&device.id) {
+            let asked = if is_known { Arc::clone(device) } else { on(named?) };
+            let near = if is_known { Near::Itself } else { Near::Chip };
+            return Some(Self { device: asked, knowledge: Knowledge::Seen, near });
         }
         let nearest = |is_alike: &dyn Fn(&Device) -> bool| {
             let alike = devices.iter().filter(|known| is_alike(known));
             alike.min_by_key(|known| known.board.sms.abs_diff(device.board.sms))
         };
         let said = |text: &str, other: &str| text != "unknown" && text == other;
-        let same_chip = || nearest(&|known| said(&device.board.chip, &known.board.chip));
-        let same_kind = || nearest(&|known| said(&device.board.architecture, &known.board.architecture));
-        named.or_else(same_chip).or_else(same_kind).map_or(Self::Nothing, Self::Like)
+        let same_chip = |known: &Device| said(&device.board.chip, &known.board.chip);
+        if let Some(sibling) = nearest(&|known| same_chip(known) && has_seen(&known.id)) {
+            return Some(Self { device: on(sibling), knowledge: Knowledge::Seen, near: Near::Chip });
+        }
+        let sheet = |device: Arc<Device>| {
+            let anchored = !device.reached.products.is_empty();
+            let knowledge = if anchored { Knowledge::Anchored } else { Knowledge::Sheet };
+            Self { device, knowledge, near: Near::Other }
+        };
+        if is_known || named.is_none() && !device.reached.products.is_empty() {
+            return Some(sheet(Arc::clone(device)));
+        }
+        let same_kind = |known: &Device| said(&device.board.architecture, &known.board.architecture);
+        let alike = named.or_else(|| nearest(&same_chip)).or_else(|| nearest(&same_kind))?;
+        if has_seen(&alike.id) {
+            return Some(Self { device: on(alike), knowledge: Knowledge::Seen, near: Near::Other });
+        }
+        Some(sheet(on(alike)))
+    }
+}
+
+impl Choice<'_> {
+    fn id(&self, family: &'static str) -> PredictorId {
+        PredictorId::Learned { family, group: self.setting.stack.group() }
     }
 }
 
@@ -274,8 +300,8 @@ mod tests {
 
     fn pricer_on(device: Device) -> Pricer {
         let (device, runtime) = (Arc::new(device), Runtime::find("pytorch").unwrap_or(RUNTIMES[0]));
-        let basis = Basis::of(&device);
-        Pricer { device, runtime, predictors: Predictors::built_in(), basis, known: RefCell::default() }
+        let predictors = Predictors::built_in();
+        Pricer { device, runtime, predictors, known: RefCell::default(), footings: RefCell::default() }
     }
 
     fn pricer(id: &str) -> Pricer {
@@ -346,7 +372,8 @@ mod tests {
         let pricer = pricer("v100");
         let outside = convolution(Precision::Fp32, 30);
         let (price, physics) = (pricer.price(&outside), roofline::price(&outside, &pricer.device));
-        assert_eq!((price.in_domain, price.outside), (Some(false), Some("dilation")), "{price:?}");
+        assert_eq!(price.in_domain, Some(false), "{price:?}");
+        assert!(price.outside.is_some_and(|name| ["dilation", "padding"].contains(&name)), "{price:?}");
         assert!((price.time_ms.p50 / physics.time_ms.p50 - 1.0).abs() < 0.05, "{price:?} {physics:?}");
         assert!((price.time_ms.p90 / price.time_ms.p50 - physics.time_ms.p90 / physics.time_ms.p50).abs() < 0.05);
     }

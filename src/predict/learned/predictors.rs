@@ -10,8 +10,7 @@ use thiserror::Error;
 
 use super::file::{self, FileError, Head};
 use super::section::Section;
-use super::setting::Setting;
-use crate::runtime::Kernel;
+use super::setting::Stack;
 
 /// Files that are built in, by family.
 const BUILT_IN: &[(&str, &[u8])] = &[
@@ -128,13 +127,11 @@ impl Predictors {
         self.files.iter().find(|file| file.family == family)?.features().get(at).copied()
     }
 
-    /// The section of a setting's stack for a kernel.
+    /// The section of a stack for kernels of a family.
     #[must_use]
-    pub fn of_kernel(&self, kernel: &Kernel, setting: Setting) -> Option<&Section> {
-        let family = super::family(&kernel.family)?;
+    pub fn of_stack(&self, family: &str, stack: Stack) -> Option<&Section> {
         let file = self.files.iter().find(|file| file.family == family)?;
-        let group = setting.stack.group();
-        let is_it = |name: &str| name.strip_prefix(family).and_then(|rest| rest.strip_prefix('/')) == Some(group);
+        let is_it = |name: &str| name.strip_prefix(family).and_then(|rest| rest.strip_prefix('/')) == Some(stack.group());
         let at = file.head.entries.iter().position(|entry| is_it(&entry.name))?;
         file.section(at).ok()
     }

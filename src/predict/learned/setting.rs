@@ -105,22 +105,52 @@ impl Setting {
     }
 }
 
+/// How far what was learned of a stack is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// On cards that were measured, and others of their chips: those that were are too few to tell what holds for all.
+    Measured,
+    /// On any card.
+    Any,
+}
+
 /// The measured stacks that a runtime's kernel comes near to, the nearest first.
+///
+/// Not every stack that was measured says what a kernel takes in a network:
+/// - `NeuSight`'s convolutions (PyTorch 2) are of random sizes, by whatever algorithm came first: in whole networks the same
+///   kernels take half to two thirds of what they say. Those of TensorFlow agree with networks of all frameworks.
+/// - cuDNN called directly takes the algorithm that a search found fastest, as TensorRT does and frameworks do not.
+/// - Backward rows of elementwise work count the bytes of the forward pass.
 #[must_use]
-pub fn stacks(kernel: &Kernel, runtime: &Runtime) -> &'static [Stack] {
+pub fn stacks(kernel: &Kernel, runtime: &Runtime) -> &'static [(Stack, Reach)] {
+    use Reach::{Any, Measured};
     use Stack::{Cudnn, Megatron, Miopen, Pytorch1, Pytorch2, Sarathi, TensorRt, Tensorflow1, Vllm};
     let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8 | Precision::Int8);
+    let is_backward = kernel.pass.is_backward();
     match kernel.family {
-        Family::Convolution(_) if kernel.library == Library::TensorRt => &[TensorRt, Cudnn],
-        Family::Convolution(_) if runtime.name == "tensorflow" => &[Tensorflow1, Pytorch1, Pytorch2, Cudnn, Miopen],
-        Family::Convolution(_) => &[Pytorch1, Pytorch2, Tensorflow1, Cudnn, Miopen],
-        Family::Product { .. } if small => &[Sarathi, Megatron, Vllm, Cudnn, Miopen],
-        Family::Product { .. } if runtime.name == "tensorflow" => &[Tensorflow1, Pytorch2, Megatron, Cudnn, Miopen],
-        Family::Product { .. } => &[Pytorch2, Megatron, Tensorflow1, Cudnn, Miopen],
-        Family::Recurrent { .. } => &[Cudnn, Miopen],
-        Family::Attention { .. } => &[Vllm],
-        Family::BatchNorm { .. } | Family::Pool { .. } => &[Pytorch1, Pytorch2],
-        _ if small => &[Sarathi, Megatron],
-        _ => &[Pytorch2, Megatron],
+        Family::Convolution(_) if kernel.library == Library::TensorRt => &[(TensorRt, Measured), (Cudnn, Measured)],
+        Family::Convolution(_) if kernel.precision == Precision::Tf32 => &[(Pytorch1, Measured)],
+        Family::Convolution(_) => &[(Tensorflow1, Any), (Miopen, Any)],
+        Family::Product { .. } if small => &[(Sarathi, Measured), (Megatron, Measured), (Vllm, Any)],
+        Family::Product { .. } if runtime.name == "tensorflow" => &[(Tensorflow1, Measured), (Pytorch2, Any)],
+        Family::Product { .. } => &[(Pytorch2, Any), (Tensorflow1, Measured)],
+        Family::Recurrent { .. } => &[(Cudnn, Any), (Miopen, Any)],
+        Family::Attention { .. } => &[(Vllm, Any)],
+        Family::BatchNorm { .. } | Family::Pool { .. } => &[(Pytorch1, Measured)],
+        Family::Elementwise { .. } if is_backward => &[(Megatron, Measured)],
+        _ if small => &[(Sarathi, Measured), (Megatron, Measured)],
+        _ => &[(Pytorch2, Any)],
+    }
+}
+
+/// Whether rows of a stack are from a board, among those that its section has seen: stacks that share a section were not
+/// measured on the same ones.
+#[must_use]
+pub fn is_from(stack: Stack, board: &str) -> bool {
+    match stack {
+        // Layers of networks: PipeDream and TrioSim.
+        Stack::Pytorch1 => matches!(board, "v100-sxm2-16gb" | "h100-sxm5-80gb"),
+        Stack::Pytorch2 => board != "v100-sxm2-16gb",
+        _ => true,
     }
 }
