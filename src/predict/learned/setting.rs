@@ -120,27 +120,33 @@ pub enum Reach {
 /// - `NeuSight`'s convolutions (PyTorch 2) are of random sizes, by whatever algorithm came first: in whole networks the same
 ///   kernels take half to two thirds of what they say. Those of TensorFlow agree with networks of all frameworks.
 /// - cuDNN called directly takes the algorithm that a search found fastest, as TensorRT does and frameworks do not.
-/// - Backward rows of elementwise work count the bytes of the forward pass.
+/// - Backward rows of elementwise work count the bytes of the forward pass. None is asked of them.
 #[must_use]
-pub fn stacks(kernel: &Kernel, runtime: &Runtime) -> &'static [(Stack, Reach)] {
+pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [(Stack, Reach)] {
     use Reach::{Any, Measured};
     use Stack::{Cudnn, Megatron, Miopen, Pytorch1, Pytorch2, Sarathi, TensorRt, Tensorflow1, Vllm};
     let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8 | Precision::Int8);
     let is_backward = kernel.pass.is_backward();
     match kernel.family {
+        Family::Convolution(_) if is_amd(device) => &[(Miopen, Any)],
         Family::Convolution(_) if kernel.library == Library::TensorRt => &[(TensorRt, Measured), (Cudnn, Measured)],
         Family::Convolution(_) if kernel.precision == Precision::Tf32 => &[(Pytorch1, Measured)],
-        Family::Convolution(_) => &[(Tensorflow1, Any), (Miopen, Any)],
+        Family::Convolution(_) => &[(Tensorflow1, Any)],
         Family::Product { .. } if small => &[(Sarathi, Measured), (Megatron, Measured), (Vllm, Any)],
         Family::Product { .. } if runtime.name == "tensorflow" => &[(Tensorflow1, Measured), (Pytorch2, Any)],
         Family::Product { .. } => &[(Pytorch2, Any), (Tensorflow1, Measured)],
-        Family::Recurrent { .. } => &[(Cudnn, Any), (Miopen, Any)],
+        Family::Recurrent { .. } if is_amd(device) => &[(Miopen, Any)],
+        Family::Recurrent { .. } => &[(Cudnn, Any)],
         Family::Attention { .. } => &[(Vllm, Any)],
         Family::BatchNorm { .. } | Family::Pool { .. } => &[(Pytorch1, Measured)],
-        Family::Elementwise { .. } if is_backward => &[(Megatron, Measured)],
+        Family::Elementwise { .. } if is_backward => &[],
         _ if small => &[(Sarathi, Measured), (Megatron, Measured)],
         _ => &[(Pytorch2, Any)],
     }
+}
+
+fn is_amd(device: &Device) -> bool {
+    ["cdna", "rdna", "gcn", "vega"].iter().any(|kind| device.board.architecture.starts_with(kind))
 }
 
 /// Whether rows of a stack are from a board, among those that its section has seen: stacks that share a section were not
