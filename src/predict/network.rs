@@ -168,19 +168,29 @@ fn speedup(time: &TimeMs, target: &Target) -> f64 {
     f64::from(target.replicas) * alone / time.step.p50
 }
 
+/// What a step is off by beside its kernels, as a factor: kernels in a network do not run as those that are measured alone,
+/// and runtimes launch others than were thought. Whole networks whose kernels were all measured on the very card are
+/// within it in four of five cases (`docs/accuracy/baseline.md`).
+const NETWORK_SPREAD: f64 = 1.25;
+
 /// The interval around the middle. Errors of layers do not cancel, so that it is as wide as those of kernels together;
-/// what is not of kernels is as rough as physics.
+/// what is not of kernels is as rough as physics. What a whole network is off by is independent of both.
 fn interval(estimate: &Estimate, target: &Target) -> Interval {
     let p50 = estimate.time.without_wait() + estimate.time.input_wait;
     let kernels = estimate.kernels;
     let rest = (p50 - kernels.p50).max(0.0);
     let [low, high] = roofline::SPREAD;
     let [least, most] = if target.uncertain { UNCERTAIN_SPREAD } else { [1.0; 2] };
-    Interval {
-        p10: (kernels.p10 + rest * low).min(p50 * least),
-        p50,
-        p90: (kernels.p90 + rest * high).max(p50 * most),
+    // Factors of independent errors: the squares of their logarithms add up, up to what physics alone would say.
+    let wider = |end: f64, physics: f64| {
+        let (own, network) = (libm::log(end / p50), libm::log(NETWORK_SPREAD));
+        libm::exp(libm::sqrt(own * own + network * network).min(libm::log(physics).abs().max(own.abs())))
+    };
+    if p50 <= 0.0 {
+        return Interval { p10: p50, p50, p90: p50 };
     }
+    let [below, above] = [wider(kernels.p10 + rest * low, low), wider(kernels.p90 + rest * high, high)];
+    Interval { p10: (p50 / below).min(p50 * least), p50, p90: (p50 * above).max(p50 * most) }
 }
 
 /// What the step waits for input that loads while the device works.
