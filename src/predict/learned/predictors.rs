@@ -73,11 +73,15 @@ impl Predictors {
     /// Those that are built in.
     #[must_use]
     pub fn built_in() -> Arc<Self> {
-        static ALL: LazyLock<Arc<Predictors>> = LazyLock::new(|| {
-            let file = |(family, bytes): &(&str, &'static [u8])| File::read(family, Cow::Borrowed(*bytes)).ok();
-            Arc::new(Predictors { files: BUILT_IN.iter().filter_map(file).collect() })
-        });
+        static ALL: LazyLock<Arc<Predictors>> = LazyLock::new(|| Arc::new(Predictors::unread()));
         Arc::clone(&ALL)
+    }
+
+    /// Those that are built in, with no section read yet.
+    #[must_use]
+    pub fn unread() -> Self {
+        let file = |(family, bytes): &(&str, &'static [u8])| File::read(family, Cow::Borrowed(*bytes)).ok();
+        Self { files: BUILT_IN.iter().filter_map(file).collect() }
     }
 
     /// Those of a folder; all of their sections are looked at, so that a damaged one is told at once.
