@@ -120,6 +120,7 @@ pub enum Reach {
 /// - `NeuSight`'s convolutions (PyTorch 2) are of random sizes, by whatever algorithm came first: in whole networks the same
 ///   kernels take half to two thirds of what they say. Those of TensorFlow agree with networks of all frameworks.
 /// - cuDNN called directly takes the algorithm that a search found fastest, as TensorRT does and frameworks do not.
+/// - Products and attention in 16 bits and fewer were measured on cards with tensor cores, and say nothing of others.
 /// - Backward rows of elementwise work count the bytes of the forward pass. None is asked of them.
 #[must_use]
 pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [(Stack, Reach)] {
@@ -132,6 +133,7 @@ pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [
         Family::Convolution(_) if kernel.library == Library::TensorRt => &[(TensorRt, Measured), (Cudnn, Measured)],
         Family::Convolution(_) if kernel.precision == Precision::Tf32 => &[(Pytorch1, Measured)],
         Family::Convolution(_) => &[(Tensorflow1, Any)],
+        Family::Product { .. } | Family::Attention { .. } if small && !device.has_tensor_cores() => &[],
         Family::Product { .. } if small => &[(Sarathi, Measured), (Megatron, Measured), (Vllm, Any)],
         Family::Product { .. } if runtime.name == "tensorflow" => &[(Tensorflow1, Measured), (Pytorch2, Any)],
         Family::Product { .. } => &[(Pytorch2, Any), (Tensorflow1, Measured)],
