@@ -17,7 +17,7 @@ mod products;
 mod recurrent;
 
 use crate::device::{Device, Precision};
-use crate::ops::work::{Convolution, Family};
+use crate::ops::work::{Convolution, Family, Function};
 use crate::runtime::{Kernel, Layout, Library, Pass};
 use rates::{Anchors, Rates};
 use row::Row;
@@ -52,9 +52,24 @@ pub fn family(family: &Family) -> Option<&'static str> {
     })
 }
 
+/// The name of the predictor that learns a kernel of a setting: its family and its stack's group, three-dimensional
+/// convolutions apart; `None` for families that no predictor learns.
+#[must_use]
+pub fn section_name(kernel: &Kernel, setting: Setting) -> Option<String> {
+    let name = family(&kernel.family)?;
+    let volumes = matches!(kernel.family, Family::Convolution(convolution) if convolution.axes > 2);
+    Some(format!("{name}/{}{}", setting.stack.group(), if volumes { "-3d" } else { "" }))
+}
+
 /// Describes a kernel on a device; `None` for families that no predictor learns.
 #[must_use]
-pub fn describe(kernel: &Kernel, device: &Device, setting: Setting, anchors: Anchors, mut row: Row) -> Option<Described> {
+pub fn describe(
+    kernel: &Kernel,
+    device: &Device,
+    setting: Setting,
+    anchors: Anchors,
+    mut row: Row,
+) -> Option<Described> {
     let family = family(&kernel.family)?;
     let rates = Rates::of(device, kernel.precision, anchors);
     let base_ms = match kernel.family {
@@ -85,6 +100,7 @@ pub fn feature_names(wanted: &str) -> Vec<&'static str> {
         dilation: [1; 3],
         groups: 1,
         transposed: false,
+        axes: 2,
     };
     let attention =
         Family::Attention { batch: 1, heads: 1, kv_heads: 1, queries: 1, keys: 1, head_dim: 1, causal: false };
@@ -93,7 +109,7 @@ pub fn feature_names(wanted: &str) -> Vec<&'static str> {
         Family::Product { batch: 1, m: 1, n: 1, k: 1 },
         attention,
         Family::Recurrent { batch: 1, steps: 1, inputs: 1, hidden: 1, gates: 1, directions: 1 },
-        Family::Elementwise { elements: 1 },
+        Family::Elementwise { elements: 1, function: Function::Arithmetic },
         Family::Softmax { rows: 1, cols: 1 },
         Family::LayerNorm { rows: 1, cols: 1 },
         Family::BatchNorm { rows: 1, channels: 1 },

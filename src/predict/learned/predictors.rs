@@ -106,8 +106,7 @@ impl Predictors {
     /// The section that knows best about a kernel: its stack's own.
     #[must_use]
     pub fn of_kernel(&self, kernel: &Kernel, setting: Setting) -> Option<&Section> {
-        let family = super::family(&kernel.family)?;
-        self.section(family, &format!("{family}/{}", setting.stack.group()))
+        self.section(super::family(&kernel.family)?, &super::section_name(kernel, setting)?)
     }
 }
 
@@ -120,7 +119,9 @@ impl File {
 
     fn section(&self, at: usize) -> Result<&Section, &FileError> {
         static MISSING: FileError = FileError::Damaged { what: "a section is missing" };
-        let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else { return Err(&MISSING) };
+        let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else {
+            return Err(&MISSING);
+        };
         slot.get_or_init(|| file::section(&self.bytes, entry).and_then(|section| known(section))).as_ref()
     }
 }
@@ -128,7 +129,8 @@ impl File {
 /// The section, if every feature that it asks for is one that is computed here, at the same place.
 fn known(section: Section) -> Result<Section, FileError> {
     let names = super::feature_names(section.name.split('/').next().unwrap_or_default());
-    let unknown = section.features.iter().enumerate().find(|(at, feature)| names.get(*at).is_none_or(|name| name != feature));
+    let unknown =
+        section.features.iter().enumerate().find(|(at, feature)| names.get(*at).is_none_or(|name| name != feature));
     match unknown {
         Some((_, feature)) => Err(FileError::Feature { section: section.name.clone(), feature: feature.clone() }),
         None => Ok(section),

@@ -84,13 +84,15 @@ pub struct Setting {
     pub attention: AttentionKernel,
     /// Whether keys and values are kept in 8 bits.
     pub small_cache: bool,
+    /// Whether the left and the right matrix of a product lie transposed.
+    pub transposed: [bool; 2],
 }
 
 impl Setting {
     /// A stack and nothing more.
     #[must_use]
     pub fn of(stack: Stack) -> Self {
-        Self { stack, attention: AttentionKernel::Unknown, small_cache: false }
+        Self { stack, attention: AttentionKernel::Unknown, small_cache: false, transposed: [false; 2] }
     }
 
     /// The measured stack that a runtime's kernel on a device comes nearest to.

@@ -157,11 +157,8 @@ impl Random {
 pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) -> Vec<Forest> {
     let count = data.times.len();
     let mut random = Random::new(growth.seed);
-    let mut forests: Vec<Forest> = data
-        .parts
-        .iter()
-        .map(|part| Forest { cuts: part.cuts.clone(), unit: UNIT, ..Forest::default() })
-        .collect();
+    let mut forests: Vec<Forest> =
+        data.parts.iter().map(|part| Forest { cuts: part.cuts.clone(), unit: UNIT, ..Forest::default() }).collect();
     let mut values: Vec<Vec<f64>> = data.parts.iter().map(|part| vec![0.0; part.base.len()]).collect();
     start(data, &mut forests, &mut values);
     let mut errors = vec![0.0_f32; count];
@@ -184,9 +181,10 @@ pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) ->
                     (data.weights[measurement] * base * libm::exp(*value) / totals[measurement]) as f32
                 })
                 .collect();
-            let instances: Vec<u32> =
-                (0..part.base.len() as u32).filter(|instance| chosen[part.measurement[*instance as usize] as usize]).collect();
-            let usable: Vec<bool> = (0..part.width()).map(|_| random.unit() < growth.features).collect();
+            let instances: Vec<u32> = (0..part.base.len() as u32)
+                .filter(|instance| chosen[part.measurement[*instance as usize] as usize])
+                .collect();
+            let usable: Vec<usize> = (0..part.width()).filter(|_| random.unit() < growth.features).collect();
             let mut tree = Tree::grow(part, &errors, &weights, instances, &usable, growth);
             // The last rounds settle.
             let rate = growth.rate * if round * 10 > growth.trees * 9 { 0.5 } else { 1.0 };
@@ -267,7 +265,7 @@ impl Tree {
         errors: &[f32],
         weights: &[f32],
         instances: Vec<u32>,
-        usable: &[bool],
+        usable: &[usize],
         growth: &Growth,
     ) -> Self {
         let target = |instance: u32| {
@@ -295,10 +293,13 @@ impl Tree {
             let Some(cut) = leaf.best else { break };
             let index = tree.splits.len();
             tree.splits.push(Split { feature: cut.feature as u8, bin: cut.bin as u8, left: 0, right: 0 });
-            tree.hang(leaf.parent, index as u8);
-            let (left, right): (Vec<u32>, Vec<u32>) =
-                leaf.instances.iter().partition(|instance| usize::from(part.row(**instance as usize)[cut.feature]) <= cut.bin);
-            let (small, large, small_is_right) = if left.len() <= right.len() { (left, right, false) } else { (right, left, true) };
+            tree.hang(leaf.parent, index as u16);
+            let (left, right): (Vec<u32>, Vec<u32>) = leaf
+                .instances
+                .iter()
+                .partition(|instance| usize::from(part.row(**instance as usize)[cut.feature]) <= cut.bin);
+            let (small, large, small_is_right) =
+                if left.len() <= right.len() { (left, right, false) } else { (right, left, true) };
             let small = grower.open(small, Some((index, small_is_right)), None);
             let mut rest = leaf.histogram;
             for (rest, taken) in rest.iter_mut().zip(&small.histogram) {
@@ -317,12 +318,12 @@ impl Tree {
                 leaf.error / (leaf.weight + growth.pull)
             };
             tree.leaves.push(value);
-            tree.hang(leaf.parent, Split::leaf(index as u8));
+            tree.hang(leaf.parent, Split::leaf(index as u16));
         }
         tree
     }
 
-    fn hang(&mut self, parent: Option<(usize, bool)>, child: u8) {
+    fn hang(&mut self, parent: Option<(usize, bool)>, child: u16) {
         if let Some((parent, is_right)) = parent {
             let split = &mut self.splits[parent];
             if is_right { split.right = child } else { split.left = child }
@@ -341,16 +342,16 @@ impl Tree {
         if self.splits.is_empty() {
             return self.leaves[0];
         }
-        let mut next = 0_u8;
-        while next & 0x80 == 0 {
+        let mut next = 0_u16;
+        while next & 0x8000 == 0 {
             let split = &self.splits[usize::from(next)];
             next = if row[usize::from(split.feature)] > split.bin { split.right } else { split.left };
         }
-        self.leaves[usize::from(next & 0x7f)]
+        self.leaves[usize::from(next & 0x7fff)]
     }
 
     fn append(self, forest: &mut Forest) {
-        forest.sizes.push(self.splits.len() as u8);
+        forest.sizes.push(self.splits.len() as u16);
         forest.splits.extend(self.splits);
         forest.leaves.extend(self.leaves.iter().map(|leaf| (leaf / f64::from(UNIT)).round() as i16));
     }
@@ -377,7 +378,7 @@ fn median(instances: &[u32], part: &Instances, errors: &[f32], weights: &[f32]) 
 struct Grower<'a> {
     part: &'a Instances,
     gradients: &'a [[f32; 2]],
-    usable: &'a [bool],
+    usable: &'a [usize],
     growth: &'a Growth,
 }
 
@@ -416,13 +417,12 @@ impl Grower<'_> {
     }
 
     fn part_of_histogram(&self, instances: &[u32]) -> Vec<[f32; 2]> {
-        let width = self.part.width();
-        let mut sums = vec![[0.0_f32; 2]; width * 256];
+        let mut sums = vec![[0.0_f32; 2]; self.usable.len() * 256];
         for instance in instances {
             let [error, weight] = self.gradients[*instance as usize];
             let row = self.part.row(*instance as usize);
-            for (bins, bin) in sums.chunks_exact_mut(256).zip(row) {
-                let slot = &mut bins[usize::from(*bin)];
+            for (bins, feature) in sums.chunks_exact_mut(256).zip(self.usable) {
+                let slot = &mut bins[usize::from(row[*feature])];
                 slot[0] += error;
                 slot[1] += weight;
             }
@@ -435,10 +435,7 @@ impl Grower<'_> {
         let score = |error: f64, weight: f64| error * error / (weight + pull);
         let all = score(error, weight);
         let mut best: Option<Cut> = None;
-        for (feature, bins) in histogram.chunks_exact(256).enumerate() {
-            if !self.usable[feature] {
-                continue;
-            }
+        for (&feature, bins) in self.usable.iter().zip(histogram.chunks_exact(256)) {
             let (mut left_error, mut left_weight) = (0.0_f64, 0.0_f64);
             for (bin, [part_error, part_weight]) in bins.iter().enumerate().take(self.part.cuts[feature].len()) {
                 left_error += f64::from(*part_error);

@@ -57,17 +57,72 @@ pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
         }
         _ => {}
     }
-    if count < 3_000 {
+    let env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
+    if let Some(x) = env("T_TREES") {
+        seen.trees = x as usize;
+    }
+    if let Some(x) = env("T_LEAVES") {
+        seen.leaves = x as usize;
+    }
+    if let Some(x) = env("T_RATE") {
+        seen.rate = x;
+    }
+    if let Some(x) = env("T_LEAST") {
+        seen.least = x;
+    }
+    if let Some(x) = env("T_PULL") {
+        seen.pull = x;
+    }
+    if let Some(x) = env("T_FEATURES") {
+        seen.features = x;
+    }
+    if let Some(x) = env("T_ROWS") {
+        seen.rows = x;
+    }
+    if let Some(x) = env("T_MEDIAN") {
+        seen.median = x > 0.0;
+    }
+    if count < 3_000 && std::env::var("T_LEAVES").is_err() {
         seen.least = 3.0;
         seen.leaves = 16;
     }
-    let unseen = Growth { trees: 250, rate: 0.08, least: 20.0, pull: 10.0, features: 0.5, rows: 0.6, ..seen };
+    let mut unseen =
+        Growth { trees: 250, leaves: 63, rate: 0.08, least: 20.0, pull: 10.0, features: 0.5, rows: 0.6, ..seen };
+    if let Some(x) = env("U_TREES") {
+        unseen.trees = x as usize;
+    }
+    if let Some(x) = env("U_LEAVES") {
+        unseen.leaves = x as usize;
+    }
+    if let Some(x) = env("U_RATE") {
+        unseen.rate = x;
+    }
+    if let Some(x) = env("U_LEAST") {
+        unseen.least = x;
+    }
+    if let Some(x) = env("U_PULL") {
+        unseen.pull = x;
+    }
+    if let Some(x) = env("U_FEATURES") {
+        unseen.features = x;
+    }
+    if let Some(x) = env("U_MEDIAN") {
+        unseen.median = x > 0.0;
+    }
     Plan { seen, unseen, most: 60_000, leaves_out: true }
 }
 
 /// Fits a section on examples; what is told of progress goes to `tell`.
-pub(crate) fn fit(name: &str, examples: &[Example], plan: &Plan, tell: &dyn Fn(&str)) -> (Section, Vec<LeftOut>) {
-    let learned: Vec<&Example> = examples.iter().filter(|example| !example.dev && !example.calibrates).collect();
+pub(crate) fn fit(
+    name: &str,
+    examples: &[Example],
+    borrowed: &[Example],
+    plan: &Plan,
+    tell: &dyn Fn(&str),
+) -> (Section, Vec<LeftOut>) {
+    let learns = |example: &&Example| !example.dev && !example.calibrates;
+    let mut learned: Vec<&Example> = examples.iter().filter(learns).collect();
+    learned.extend(borrowed.iter().filter(learns));
     let boards: BTreeSet<&str> = learned.iter().map(|example| &*example.device.id).collect();
     let mut boards: Vec<String> = boards.into_iter().map(str::to_owned).collect();
     order(&mut boards, &learned);
@@ -102,7 +157,8 @@ pub(crate) fn fit(name: &str, examples: &[Example], plan: &Plan, tell: &dyn Fn(&
     let mut left_out = Vec::new();
     if plan.leaves_out {
         left_out = leave_out(&learned, plan, tell, name);
-        let worst = left_out.iter().filter(|chip| chip.errors.len() >= 30).filter_map(|chip| interval(chip.errors.clone()));
+        let worst =
+            left_out.iter().filter(|chip| chip.errors.len() >= 30).filter_map(|chip| interval(chip.errors.clone()));
         let widest = worst.max_by(|a, b| (a.high / a.low).total_cmp(&(b.high / b.low)));
         section.unseen_interval = widest.unwrap_or(wide);
     }
@@ -116,7 +172,8 @@ fn order(boards: &mut [String], examples: &[&Example]) {
         let base: f64 = (0..example.measurement.kernels.len())
             .filter_map(|kernel| {
                 let row = dlcost::predict::learned::row::Row::new();
-                super::prepare::described(example, kernel, Knowledge::Sheet, &[], row).map(|described| described.base_ms)
+                super::prepare::described(example, kernel, Knowledge::Sheet, &[], row)
+                    .map(|described| described.base_ms)
             })
             .sum();
         let sum = sums.entry(&example.device.id).or_default();

@@ -2,7 +2,7 @@
 //! fitted or scored, never where a model is.
 
 use dlcost::device::Precision;
-use dlcost::ops::work::{Convolution, Family};
+use dlcost::ops::work::{Convolution, Family, Function};
 use dlcost::predict::learned::setting::{AttentionKernel, Setting, Stack};
 use dlcost::runtime::{Kernel, Layout, Library, Pass};
 
@@ -36,6 +36,8 @@ pub(crate) struct Protocol {
     pub(crate) activation: u8,
     /// Whether there was a bias.
     pub(crate) bias: bool,
+    /// Number of the run on its host: hosts differ more than cards.
+    pub(crate) run: u8,
     /// Elements that go in.
     pub(crate) inputs: f64,
     /// Elements that come out.
@@ -80,8 +82,8 @@ pub(crate) fn measure(row: &LayerRow) -> Result<Measurement, String> {
         setting.attention = attention_kernel(&row.kernel, &row.framework);
         setting.small_cache = row.notes.contains("kv_cache=fp8");
     }
-    let kernels: Vec<Kernel> =
-        passes.iter().map(|pass| kernel(row, family, *pass, precision, setting)).collect();
+    setting.transposed = [row.trans_a, row.trans_b];
+    let kernels: Vec<Kernel> = passes.iter().map(|pass| kernel(row, family, *pass, precision, setting)).collect();
     Ok(Measurement { protocol: protocol(row, stack, &family), kernels, setting })
 }
 
@@ -105,7 +107,7 @@ fn family(row: &LayerRow) -> Result<Family, String> {
         "conv2d" | "conv3d" => Family::Convolution(convolution(row)),
         "linear" => Family::Product { batch: 1, m: s.batch, n: s.out_features, k: s.in_features },
         "bmm" => Family::Product { batch: one(s.bmm_batch), m: s.m, n: s.n, k: s.k },
-        "elementwise" => Family::Elementwise { elements: s.numel },
+        "elementwise" => Family::Elementwise { elements: s.numel, function: function(&row.op) },
         "softmax" => Family::Softmax { rows: s.rows, cols: s.cols },
         "layer_norm" => Family::LayerNorm { rows: s.rows, cols: s.cols },
         "batch_norm" => {
@@ -181,6 +183,7 @@ fn convolution(row: &LayerRow) -> Convolution {
         dilation,
         groups: one(s.groups),
         transposed: false,
+        axes: if deep { 3 } else { 2 },
     }
 }
 
@@ -245,7 +248,17 @@ fn kernel(row: &LayerRow, family: Family, pass: Pass, precision: Precision, sett
     Kernel { family, pass, precision, layout, library, flops, bytes_read: read, bytes_written: written, runs: 1.0 }
 }
 
-/// Operations that an elementwise function is counted as, so that a predictor tells a cheap from a costly one.
+fn function(op: &str) -> Function {
+    match op {
+        "tanh" | "silu_mul" => Function::Exponential,
+        "gelu" | "bias_gelu" => Function::Error,
+        "dropout" | "bias_dropout_add" => Function::Random,
+        "pow" | "pow_scalar" => Function::Power,
+        _ => Function::Arithmetic,
+    }
+}
+
+/// Operations that a function of an element counts as, as the rules of operators have it.
 fn flops_each(op: &str) -> f64 {
     match op {
         "pow" => 10.0,
@@ -257,6 +270,13 @@ fn flops_each(op: &str) -> f64 {
         "add3" => 2.0,
         _ => 1.0,
     }
+}
+
+/// The number of the run that notes name: `run=K40/3`, or a sheet of its own.
+fn run(notes: &str) -> u8 {
+    let named = notes.split_whitespace().find_map(|word| word.strip_prefix("run="));
+    let number = named.and_then(|name| name.rsplit('/').next()?.parse().ok());
+    number.unwrap_or_else(|| u8::from(notes.contains("inference sheet") || notes.contains("in-graph")))
 }
 
 fn attention_kernel(kernel: &str, framework: &str) -> AttentionKernel {
@@ -313,6 +333,7 @@ fn protocol(row: &LayerRow, stack: Stack, family: &Family) -> Option<Protocol> {
         optimizer: optimizer as u8,
         activation: activation as u8,
         bias: row.use_bias,
+        run: run(&row.notes),
         inputs,
         outputs,
         ..Protocol::default()

@@ -10,7 +10,7 @@ use dlcost::predict::learned::rates::Anchors;
 use dlcost::predict::learned::section::Section;
 
 use super::fit::{fit, plan};
-use super::prepare::{examples, predicted};
+use super::prepare::{Example, Sections, examples, predicted};
 use super::table;
 use crate::Outcome;
 
@@ -71,7 +71,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let mut plan = plan(name, examples.len(), arguments.seed);
         plan.leaves_out &= !arguments.quick;
         let started = Instant::now();
-        let (section, left_out) = fit(name, examples, &plan, &|text| eprintln!("  {text}"));
+        let borrowed = borrowed(name, &sections);
+        let (section, left_out) = fit(name, examples, &borrowed, &plan, &|text| eprintln!("  {text}"));
         let errors: Vec<f64> = examples
             .iter()
             .filter(|example| example.dev)
@@ -98,6 +99,23 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     eprintln!("{:.0} s in all", begun.elapsed().as_secs_f64());
     Ok(true)
 }
+
+/// Sections whose rows are about the same library: a section that has few rows of its own learns from them too.
+const BORROWED: [(&str, &str); 2] =
+    [("convolution/pytorch", "convolution/tensorflow"), ("convolution/cudnn", "convolution/tensorflow")];
+
+/// The examples that a section borrows, all together weighing several times as much as its own.
+fn borrowed(name: &str, sections: &Sections) -> Vec<Example> {
+    let of = BORROWED.iter().filter(|(borrower, _)| *borrower == name).filter_map(|(_, lender)| sections.get(*lender));
+    let mut all: Vec<Example> = of.flatten().cloned().collect();
+    let own = sections.get(name).map_or(0, Vec::len) as f64;
+    let weight = (MOST_BORROWED * own / all.len().max(1) as f64).min(1.0);
+    all.iter_mut().for_each(|example| example.weight = weight);
+    all
+}
+
+/// How much borrowed examples weigh together, over a section's own.
+const MOST_BORROWED: f64 = 4.0;
 
 fn print_refused(refused: &HashMap<String, usize>) {
     let mut reasons: Vec<_> = refused.iter().collect();
