@@ -95,6 +95,9 @@ fn sizes(family: &Family) -> String {
             format!("elements={elements},window={window},{}", if average { "average" } else { "max" })
         }
         Family::Embedding { rows, cols, table } => format!("rows={rows},cols={cols},table={table}"),
+        Family::Collective { exchange, bytes, devices, hosts } => {
+            format!("{exchange:?},bytes={bytes},devices={devices},hosts={hosts}")
+        }
         Family::Update { elements, tensors } => format!("elements={elements},tensors={tensors}"),
     }
 }

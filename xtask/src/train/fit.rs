@@ -32,83 +32,33 @@ pub(crate) struct LeftOut {
     errors: Vec<f64>,
 }
 
-/// The plan of a section.
+/// The plan of a section with so many examples: many large trees where there are many, and few small ones where there are
+/// few.
 pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
-    let mut seen = Growth { seed, ..Growth::default() };
+    let (trees, leaves, rate, least) = match count {
+        0..3_000 => (300, 31, 0.05, 3.0),
+        3_000..40_000 => (700, 63, 0.08, 5.0),
+        _ => (500, 255, 0.1, 10.0),
+    };
+    let mut seen = Growth { trees, leaves, rate, least, features: 0.8, rows: 0.8, seed, ..Growth::default() };
     match section {
-        "convolution/tensorflow" | "product/serving" => {
-            seen.trees = 900;
-            seen.rate = 0.12;
-        }
-        "convolution/miopen" => {
-            seen.trees = 1500;
-            seen.rate = 0.1;
-            seen.median = true;
-        }
-        "convolution/tensorrt" => {
-            seen.trees = 1500;
-            seen.rate = 0.1;
-        }
-        "convolution/cudnn" | "recurrent/cudnn" | "product/cudnn" | "convolution/pytorch" => {
-            seen.trees = 800;
-            seen.rate = 0.05;
-            seen.least = 3.0;
-            seen.leaves = 31;
-        }
+        "convolution/tensorflow" | "product/serving" | "attention/serving" => (seen.trees, seen.rate) = (900, 0.07),
+        "convolution/tensorrt" => seen.trees = 600,
+        // Searched kernels: a few rows are ten times what they should be.
+        "convolution/miopen" | "convolution/miopen-3d" => seen.median = true,
         _ => {}
     }
-    let env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
-    if let Some(x) = env("T_TREES") {
-        seen.trees = x as usize;
-    }
-    if let Some(x) = env("T_LEAVES") {
-        seen.leaves = x as usize;
-    }
-    if let Some(x) = env("T_RATE") {
-        seen.rate = x;
-    }
-    if let Some(x) = env("T_LEAST") {
-        seen.least = x;
-    }
-    if let Some(x) = env("T_PULL") {
-        seen.pull = x;
-    }
-    if let Some(x) = env("T_FEATURES") {
-        seen.features = x;
-    }
-    if let Some(x) = env("T_ROWS") {
-        seen.rows = x;
-    }
-    if let Some(x) = env("T_MEDIAN") {
-        seen.median = x > 0.0;
-    }
-    if count < 3_000 && std::env::var("T_LEAVES").is_err() {
-        seen.least = 3.0;
-        seen.leaves = 16;
-    }
-    let mut unseen =
-        Growth { trees: 250, leaves: 63, rate: 0.08, least: 20.0, pull: 10.0, features: 0.5, rows: 0.6, ..seen };
-    if let Some(x) = env("U_TREES") {
-        unseen.trees = x as usize;
-    }
-    if let Some(x) = env("U_LEAVES") {
-        unseen.leaves = x as usize;
-    }
-    if let Some(x) = env("U_RATE") {
-        unseen.rate = x;
-    }
-    if let Some(x) = env("U_LEAST") {
-        unseen.least = x;
-    }
-    if let Some(x) = env("U_PULL") {
-        unseen.pull = x;
-    }
-    if let Some(x) = env("U_FEATURES") {
-        unseen.features = x;
-    }
-    if let Some(x) = env("U_MEDIAN") {
-        unseen.median = x > 0.0;
-    }
+    let unseen = Growth {
+        trees: 250,
+        leaves: 63,
+        rate: 0.08,
+        least: 20.0,
+        pull: 10.0,
+        features: 0.5,
+        rows: 0.6,
+        bins: 64,
+        ..seen
+    };
     Plan { seen, unseen, most: 60_000, leaves_out: true }
 }
 
@@ -187,7 +137,7 @@ fn order(boards: &mut [String], examples: &[&Example]) {
 fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
     let prepared = prepare(examples, knowledge, boards);
     let protocol = prepared.has_protocol();
-    let mut forests = grow(&prepared.data(), growth, |_| ()).into_iter();
+    let mut forests = grow(&prepared.data(growth.bins), growth, |_| ()).into_iter();
     let kernels: Forest = forests.next().unwrap_or_default();
     Model { kernels, protocol: if protocol { forests.next() } else { None } }
 }

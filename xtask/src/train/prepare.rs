@@ -88,7 +88,7 @@ fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
     if &*row.source == "tf1_quadro_p2000" && &*row.pass == "train_step" {
         return Err("too little memory for workspaces: training 2.3 times too long".to_owned());
     }
-    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) {
+    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) && measurement.setting.stack != Stack::Nccl {
         return Err("repeats scatter by more than their median".to_owned());
     }
     if measurement.kernels.iter().any(|kernel| !kernel.flops.is_finite() || kernel.bytes() <= 0.0) {
@@ -236,10 +236,10 @@ impl Prepared {
     }
 
     /// What trees are grown on.
-    pub(crate) fn data(self) -> Data {
-        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base)];
+    pub(crate) fn data(self, bins: usize) -> Data {
+        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base, bins)];
         if !self.protocol_of.is_empty() {
-            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base));
+            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base, bins));
         }
         Data { times: self.times, weights: self.weights, parts }
     }
