@@ -163,6 +163,11 @@ impl Rates {
         }
     }
 
+    /// Sets the rate of a precision.
+    pub fn set(&mut self, precision: Precision, rate: f64) {
+        *self.slot(precision) = Some(rate);
+    }
+
     /// Whether no rate is there.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -170,7 +170,7 @@ impl Pricer {
         let family = learned::family(&kernel.family).ok_or(None)?;
         let mut best: Result<((bool, Near, bool), Choice<'_>), Option<Outside>> = Err(None);
         for &(stack, reach) in stacks(kernel, self.runtime, &self.device) {
-            let Some(section) = self.predictors.of_stack(family, stack) else { continue };
+            let Some(section) = self.predictors.of_kernel(kernel, stack) else { continue };
             let Some(footing) = self.footing(family, section, stack) else { continue };
             if reach == Reach::Measured && footing.near == Near::Other {
                 continue;
@@ -241,6 +241,9 @@ impl Footing {
         let on = |device: &Device| Arc::new(device.clone());
         let named = devices.iter().find(|known| known.id == device.id);
         let is_known = named.is_some_and(|known| known == &**device);
+        if let Some((_, device)) = section.tuned(device) {
+            return Some(Self { device: Arc::new(device), knowledge: Knowledge::Anchored, near: Near::Chip });
+        }
         if has_seen(&device.id) {
             let asked = if is_known { Arc::clone(device) } else { on(named?) };
             let near = if is_known { Near::Itself } else { Near::Chip };
@@ -293,7 +296,7 @@ fn bounded(choice: &Choice<'_>, physics: Interval, ratio: f64, floor: f64) -> In
 mod tests {
     use super::*;
     use crate::device::find;
-    use crate::ops::work::Convolution;
+    use crate::ops::work::{Convolution, Function};
     use crate::predict::Bound;
     use crate::runtime::RUNTIMES;
 
@@ -339,6 +342,7 @@ mod tests {
             dilation: [1, dilation, dilation],
             groups: 1,
             transposed: false,
+            axes: 2,
         };
         let elements = 2.0 * 32.0 * 64.0 * 56.0 * 56.0;
         kernel(Family::Convolution(convolution), precision, 2.0 * convolution.macs(), elements)
@@ -400,7 +404,7 @@ mod tests {
             device.reached = crate::device::Reached::default();
             pricer_on(device)
         };
-        let streamed = kernel(Family::Elementwise { elements: 1 << 26 }, Precision::Fp32, 6e7, f64::from(1 << 27));
+        let streamed = kernel(Family::Elementwise { elements: 1 << 26, function: Function::Arithmetic }, Precision::Fp32, 6e7, f64::from(1 << 27));
         let mut last = f64::INFINITY;
         for gb_s in [300.0, 450.0, 600.0, 601.0, 900.0, 1800.0] {
             let price = own(gb_s).price(&streamed);

@@ -10,7 +10,7 @@
 use thiserror::Error;
 
 use super::forest::{Forest, Split};
-use super::section::{Domain, Interval, Model, Section};
+use super::section::{Domain, Interval, Model, Section, Tuned};
 
 /// The version that is written and the newest that is read.
 pub const VERSION: u16 = 1;
@@ -36,7 +36,9 @@ pub enum FileError {
         what: &'static str,
     },
     /// Its features are others than those that are computed here.
-    #[error("section '{section}' asks for the feature '{feature}', which this dlcost does not know: it was made by another version")]
+    #[error(
+        "section '{section}' asks for the feature '{feature}', which this dlcost does not know: it was made by another version"
+    )]
     Feature {
         /// The section.
         section: String,
@@ -173,7 +175,23 @@ pub fn trusted(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
         .collect::<Result<_, FileError>>()?;
     let mut interval = || Ok(Interval { low: reader.f32()?, high: reader.f32()? });
     let (seen_interval, unseen_interval): (_, Interval) = (interval()?, interval()?);
-    Ok(Section { name: entry.name.clone(), features, boards, seen, unseen, anchored, domain, seen_interval, unseen_interval })
+    let by_board = (0..boards.len()).map(|_| interval()).collect::<Result<_, FileError>>()?;
+    let tuned = (0..reader.u16()?)
+        .map(|_| Ok(Tuned { board: reader.text()?, product: reader.f32()?, copy: reader.f32()?, scale: reader.f32()? }))
+        .collect::<Result<_, FileError>>()?;
+    Ok(Section {
+        name: entry.name.clone(),
+        features,
+        boards,
+        seen,
+        unseen,
+        anchored,
+        domain,
+        seen_interval,
+        unseen_interval,
+        by_board,
+        tuned,
+    })
 }
 
 fn model(reader: &mut Reader, width: usize) -> Result<Model, FileError> {
@@ -194,13 +212,22 @@ fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
     }
     let (unit, start) = (reader.f32()?, reader.f32()?);
     let trees = reader.u32()?;
-    let sizes = reader.bytes(trees)?.to_vec();
+    let sizes = reader.bytes(trees.checked_mul(2).ok_or(ENDS)?)?;
+    let sizes: Vec<u16> =
+        sizes.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(u16::from_le_bytes).collect();
     let count: usize = sizes.iter().map(|size| usize::from(*size)).sum();
-    let splits = reader.bytes(count.checked_mul(4).ok_or(ENDS)?)?;
-    let splits = splits.chunks_exact(4).filter_map(|bytes| <[u8; 4]>::try_from(bytes).ok());
-    let splits = splits.map(|[feature, bin, left, right]| Split { feature, bin, left, right }).collect();
+    let splits = reader.bytes(count.checked_mul(6).ok_or(ENDS)?)?;
+    let splits = splits.chunks_exact(6).filter_map(|bytes| <[u8; 6]>::try_from(bytes).ok());
+    let split = |[feature, bin, left, other_left, right, other_right]: [u8; 6]| Split {
+        feature,
+        bin,
+        left: u16::from_le_bytes([left, other_left]),
+        right: u16::from_le_bytes([right, other_right]),
+    };
+    let splits = splits.map(split).collect();
     let leaves = reader.bytes((count + trees).checked_mul(2).ok_or(ENDS)?)?;
-    let leaves = leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
+    let leaves =
+        leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
     Ok(Forest { cuts, splits, leaves, sizes, unit, start })
 }
 
@@ -245,8 +272,15 @@ fn body(section: &Section) -> Vec<u8> {
         }
     }
     let ends = section.domain.iter().flat_map(|domain| [domain.low, domain.high]);
-    let intervals = [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
-    ends.chain(intervals).for_each(|number: f32| body.extend(number.to_le_bytes()));
+    let intervals =
+        [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
+    let by_board = section.by_board.iter().flat_map(|ends| [ends.low, ends.high]);
+    ends.chain(intervals).chain(by_board).for_each(|number: f32| body.extend(number.to_le_bytes()));
+    body.extend((section.tuned.len() as u16).to_le_bytes());
+    for Tuned { board, product, copy, scale } in &section.tuned {
+        put_text(&mut body, board);
+        [product, copy, scale].into_iter().for_each(|number| body.extend(number.to_le_bytes()));
+    }
     body
 }
 
@@ -259,8 +293,12 @@ fn put_forest(body: &mut Vec<u8>, forest: &Forest) {
     body.extend(forest.unit.to_le_bytes());
     body.extend(forest.start.to_le_bytes());
     body.extend((forest.sizes.len() as u32).to_le_bytes());
-    body.extend(&forest.sizes);
-    forest.splits.iter().for_each(|split| body.extend([split.feature, split.bin, split.left, split.right]));
+    forest.sizes.iter().for_each(|size| body.extend(size.to_le_bytes()));
+    for split in &forest.splits {
+        body.extend([split.feature, split.bin]);
+        body.extend(split.left.to_le_bytes());
+        body.extend(split.right.to_le_bytes());
+    }
     forest.leaves.iter().for_each(|leaf| body.extend(leaf.to_le_bytes()));
 }
 
@@ -288,6 +326,8 @@ mod tests {
             domain: vec![Domain { low: 0.0, high: 1.0 }; 2],
             seen_interval: Interval { low: 0.9, high: 1.1 },
             unseen_interval: Interval { low: 0.7, high: 1.4 },
+            by_board: vec![Interval { low: 0.8, high: 1.2 }],
+            tuned: vec![Tuned { board: "t4".to_owned(), product: 0.8, copy: 1.0, scale: 1.1 }],
         };
         write(42, &[section.clone(), Section { name: "product/pytorch".to_owned(), ..section }])
     }
@@ -307,7 +347,8 @@ mod tests {
         let bytes = file();
         for length in 0..bytes.len() {
             let cut = &bytes[..length];
-            let read = head(cut).and_then(|head| head.entries.iter().map(|entry| section(cut, entry)).collect::<Result<Vec<_>, _>>());
+            let read = head(cut)
+                .and_then(|head| head.entries.iter().map(|entry| section(cut, entry)).collect::<Result<Vec<_>, _>>());
             assert!(read.is_err(), "{length}");
         }
         for at in 0..bytes.len() {
@@ -318,7 +359,10 @@ mod tests {
         let mut damaged = bytes.clone();
         *damaged.last_mut().unwrap() ^= 1;
         let entries = head(&damaged).unwrap().entries;
-        assert_eq!(section(&damaged, &entries[1]).unwrap_err().to_string(), "the predictor file is damaged: a checksum does not fit");
+        assert_eq!(
+            section(&damaged, &entries[1]).unwrap_err().to_string(),
+            "the predictor file is damaged: a checksum does not fit"
+        );
     }
 
     #[test]

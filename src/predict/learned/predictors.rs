@@ -11,11 +11,13 @@ use thiserror::Error;
 use super::file::{self, FileError, Head};
 use super::section::Section;
 use super::setting::Stack;
+use crate::runtime::Kernel;
 
 /// Files that are built in, by family.
 const BUILT_IN: &[(&str, &[u8])] = &[
     ("attention", include_bytes!("../../../predictors/attention.bin")),
     ("batch-norm", include_bytes!("../../../predictors/batch-norm.bin")),
+    ("collective", include_bytes!("../../../predictors/collective.bin")),
     ("convolution", include_bytes!("../../../predictors/convolution.bin")),
     ("elementwise", include_bytes!("../../../predictors/elementwise.bin")),
     ("embedding", include_bytes!("../../../predictors/embedding.bin")),
@@ -131,13 +133,10 @@ impl Predictors {
         self.files.iter().find(|file| file.family == family)?.features().get(at).copied()
     }
 
-    /// The section of a stack for kernels of a family.
+    /// The section of a stack for a kernel.
     #[must_use]
-    pub fn of_stack(&self, family: &str, stack: Stack) -> Option<&Section> {
-        let file = self.files.iter().find(|file| file.family == family)?;
-        let is_it = |name: &str| name.strip_prefix(family).and_then(|rest| rest.strip_prefix('/')) == Some(stack.group());
-        let at = file.head.entries.iter().position(|entry| is_it(&entry.name))?;
-        file.section(at).ok()
+    pub fn of_kernel(&self, kernel: &Kernel, stack: Stack) -> Option<&Section> {
+        self.section(super::family(&kernel.family)?, &super::section_name(kernel, stack)?)
     }
 }
 

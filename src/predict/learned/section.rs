@@ -29,6 +29,23 @@ pub struct Section {
     pub seen_interval: Interval,
     /// The same on others.
     pub unseen_interval: Interval,
+    /// The same for each device that it has seen.
+    pub by_board: Vec<Interval>,
+    /// Devices that it has not seen but for a few rows.
+    pub tuned: Vec<Tuned>,
+}
+
+/// What a few rows of a device told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuned {
+    /// Its id.
+    pub board: String,
+    /// What products reach, over what is assumed by its data sheet.
+    pub product: f32,
+    /// What copies reach, over the same.
+    pub copy: f32,
+    /// What remains: measured over predicted times.
+    pub scale: f32,
 }
 
 /// Trees for kernels, and for what measuring them added.
@@ -90,7 +107,7 @@ pub struct Outside {
 }
 
 /// Features that name a kind of work. What lies between two kinds that were seen is none of them.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 15] = [
     "pass",
     "precision",
     "stack",
@@ -101,6 +118,11 @@ const KINDS: [&str; 10] = [
     "small-cache",
     "gates",
     "directions",
+    "function",
+    "exchange",
+    "joined-by",
+    "left-transposed",
+    "right-transposed",
 ];
 
 /// What rounding to fewer bits moves a feature at most.
@@ -119,6 +141,13 @@ impl Section {
         }
     }
 
+    /// What a few rows told of a device, with the device as they made it known; `None` for devices that were learned from.
+    #[must_use]
+    pub fn tuned(&self, device: &Device) -> Option<(&Tuned, Device)> {
+        let tuned = self.tuned.iter().find(|tuned| tuned.board == device.id && !self.boards.contains(&tuned.board))?;
+        Some((tuned, super::rates::scaled(device, f64::from(tuned.product), f64::from(tuned.copy))))
+    }
+
     /// The model for what is known of a device, and whether its features use what was seen on it.
     #[must_use]
     pub fn model(&self, knowledge: Knowledge) -> (&Model, Anchors) {
@@ -133,6 +162,13 @@ impl Section {
     #[must_use]
     pub fn interval(&self, knowledge: Knowledge) -> Interval {
         if knowledge == Knowledge::Seen { self.seen_interval } else { self.unseen_interval }
+    }
+
+    /// The same for a device: cards differ in how evenly they run.
+    #[must_use]
+    pub fn interval_on(&self, device: &Device, knowledge: Knowledge) -> Interval {
+        let board = self.boards.iter().position(|board| *board == device.id).filter(|_| knowledge == Knowledge::Seen);
+        board.and_then(|at| self.by_board.get(at)).copied().unwrap_or_else(|| self.interval(knowledge))
     }
 
     /// Predicts a kernel; `None` where it belongs to another family, or to a kind that it has not seen.
@@ -162,8 +198,10 @@ impl Section {
             let board = self.boards.iter().position(|board| *board == device.id);
             described.row.add("board", board.map_or(-1.0, |at| at as f64));
         }
-        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values));
-        Ok(Answer { p50, interval: self.interval(knowledge), knowledge, outside })
+        let scale = self.tuned.iter().find(|tuned| tuned.board == device.id && knowledge == Knowledge::Anchored);
+        let scale = scale.map_or(1.0, |tuned| f64::from(tuned.scale));
+        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values)) * scale;
+        Ok(Answer { p50, interval: self.interval_on(device, knowledge), knowledge, outside })
     }
 
     fn outside(&self, described: &Described) -> Option<Outside> {
@@ -209,6 +247,8 @@ mod tests {
             domain: vec![Domain { low: 4.0, high: 8.0 }, Domain { low: 1.0, high: 3.0 }],
             seen_interval: Interval { low: 0.9, high: 1.1 },
             unseen_interval: Interval { low: 0.7, high: 1.4 },
+            by_board: Vec::new(),
+            tuned: Vec::new(),
         }
     }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use dlcost::predict::learned::predictors::Predictors;
-use dlcost::predict::learned::rates::Anchors;
 use serde_json::{Map, Value, json};
 
 use super::metrics::{Errors, Pair};
+use crate::train::anchor::anchors;
 use crate::Outcome;
 use crate::train::prepare::{Example, examples, predicted};
 use crate::train::row::LayerRow;
@@ -44,11 +44,12 @@ const COLUMNS: [(&str, Column); 9] = [
 pub(super) struct Asked<'a> {
     pub(super) layers: &'a [PathBuf],
     pub(super) predictors: Option<&'a PathBuf>,
-    pub(super) anchors: Anchors,
+    pub(super) anchors: Option<&'a str>,
     pub(super) by: &'a [String],
     pub(super) min_ms: f64,
     pub(super) dev: bool,
     pub(super) json: bool,
+    pub(super) worst: usize,
 }
 
 /// Runs it.
@@ -68,7 +69,9 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
     let table::Layers { rows, mut refused } = table::read(&table::files(asked.layers)?)?;
     let count = rows.len() + refused.values().sum::<usize>();
     let mut sets: BTreeMap<Vec<String>, Vec<Pair>> = BTreeMap::new();
-    for (name, examples) in examples(&rows, &mut refused) {
+    let mut worst: Vec<(f64, usize, f64)> = Vec::new();
+    let (anchors, mut devices) = anchors(asked.anchors)?;
+    for (name, examples) in examples(&rows, &mut devices, &mut refused) {
         let family = name.split('/').next().unwrap_or_default();
         let Some(section) = predictors.section(family, &name) else {
             *refused.entry(format!("no predictor {name}")).or_default() += examples.len();
@@ -83,15 +86,20 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 *refused.entry("shorter than --min-ms".to_owned()).or_default() += 1;
                 continue;
             }
-            let Some(time) = predicted(section, example, asked.anchors) else {
+            let Some(time) = predicted(section, example, anchors) else {
                 *refused.entry("cannot be priced".to_owned()).or_default() += 1;
                 continue;
             };
-            let interval = section.interval(section.knowledge(example.device, asked.anchors));
-            let inside = example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
-            let key = columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
+            let interval = section.interval_on(example.device, section.knowledge(example.device, anchors));
+            let inside =
+                example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
+            let key =
+                columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
             let pair = Pair { predicted: time, measured: example.time_ms, inside: Some(inside) };
             sets.entry(key.collect()).or_default().push(pair);
+            if asked.worst > 0 {
+                worst.push(((time / example.time_ms).ln().abs(), example.row, time));
+            }
         }
     }
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
@@ -99,6 +107,12 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
         println!("{}", serde_json::to_string_pretty(&document(count, &refused, &names, &sets))?);
     } else {
         print(count, &refused, &sets);
+        worst.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        for (_, row, time) in worst.iter().take(asked.worst) {
+            if let Some(row) = rows.get(*row) {
+                println!("{time:.5} ms for {row}");
+            }
+        }
     }
     Ok(true)
 }
@@ -125,7 +139,8 @@ fn document(
 ) -> Value {
     let skipped: BTreeMap<_, _> = skipped.iter().collect();
     let sets = sets.iter().filter_map(|(key, pairs)| {
-        let by: Map<String, Value> = names.iter().zip(key).map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let by: Map<String, Value> =
+            names.iter().zip(key).map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         let errors = Errors::of(pairs)?;
         Some(json!({
             "kind": "layer",
@@ -151,10 +166,14 @@ fn print(rows: usize, skipped: &HashMap<String, usize>, sets: &BTreeMap<Vec<Stri
         println!("  {count:>8} skipped: {reason}");
     }
     let width = sets.keys().map(|key| key.join(" ").len()).max().unwrap_or_default();
-    println!("{:<width$} {:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>6}", "", "n", "mape %", "median", "p90", "bias", "rmse ms", "in 80");
+    println!(
+        "{:<width$} {:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>6}",
+        "", "n", "mape %", "median", "p90", "bias", "rmse ms", "in 80"
+    );
     for (key, pairs) in sets {
         let Some(errors) = Errors::of(pairs) else { continue };
-        let [mape, median, p90, bias] = [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
+        let [mape, median, p90, bias] =
+            [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
         let name = key.join(" ");
         println!(
             "{name:<width$} {:>8} {mape:>7.2} {median:>7.2} {p90:>7.2} {bias:>7.2} {:>9.3} {:>6.2}",

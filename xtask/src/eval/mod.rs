@@ -2,10 +2,10 @@
 
 mod doubt;
 mod judge;
-mod limit;
 #[cfg(feature = "train")]
 mod layers;
-mod metrics;
+mod limit;
+pub(crate) mod metrics;
 mod network;
 mod observe;
 mod page;

@@ -1,12 +1,10 @@
 //! The chore itself: options in, tables and figures out.
 
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dlcost::predict::learned::predictors::Predictors;
-use dlcost::predict::learned::rates::Anchors;
 
 use super::network::ModelFiles;
 use super::observe::{Asked, Observed, Skipped, observe};
@@ -35,9 +33,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     predictors: Option<PathBuf>,
 
-    /// Measured rates of devices that no predictor has seen: none, or those of the catalogue
-    #[arg(long, value_name = "none|catalogue", default_value = "none")]
-    anchors: String,
+    /// Rates that were seen on cards that no predictor learned from: none, or a file in the form of anchors.csv; else those
+    /// of the catalogue
+    #[arg(long, value_name = "none|FILE")]
+    anchors: Option<String>,
 
     /// Columns that make a set: table, source, device, family, pass, precision, model, framework, layout; of layers
     /// source, device, chip, family, op, pass, precision, framework, section
@@ -51,6 +50,10 @@ pub(crate) struct Arguments {
     /// Leave out times below this many milliseconds
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     min_ms: f64,
+
+    /// Also print the layers that are predicted worst
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    worst: usize,
 
     /// Print JSON instead of a table
     #[arg(long)]
@@ -67,11 +70,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return layers::run(&layers::Asked {
             layers: &arguments.layers,
             predictors: arguments.predictors.as_ref(),
-            anchors: anchors(&arguments.anchors)?,
+            anchors: arguments.anchors.as_deref(),
             by: &arguments.by,
             min_ms: arguments.min_ms,
             dev: arguments.dev,
             json: arguments.json,
+            worst: arguments.worst,
         });
     }
     let by = arguments.by.iter().map(|name| name.parse());
@@ -114,14 +118,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         eprintln!("{}: written", path.display());
     }
     Ok(true)
-}
-
-fn anchors(text: &str) -> Result<Anchors, Box<dyn Error>> {
-    match text {
-        "none" => Ok(Anchors::Ignore),
-        "catalogue" => Ok(Anchors::Use),
-        other => Err(format!("--anchors {other}: none, or catalogue").into()),
-    }
 }
 
 fn judged<'r>(
