@@ -101,5 +101,8 @@ fn a_folder_of_predictors_replaces_those_that_are_built_in() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_dlcost"));
     let output = program.args(["check", "m.onnxtxt"]).current_dir(folder.path()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && error.contains("dlcost.toml:2:14") && error.contains("nowhere"), "{error}");
+    assert!(
+        output.status.code() == Some(2) && error.contains("dlcost.toml:2:14") && error.contains("nowhere"),
+        "{error}"
+    );
 }

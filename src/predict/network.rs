@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::cards::{CardEstimate, together};
 use super::memory::{self, Memory};
 use super::plans::Plans;
-use super::replicas::{self, Exchange, Windows};
 use super::pricer::Pricer;
+use super::replicas::{self, Exchange, Windows};
 use super::{Bound, PredictorId, Price, roofline};
 use crate::device::Device;
 use crate::engine::Mode;
@@ -133,12 +133,7 @@ const FAR_BELOW: f64 = 0.75;
 
 /// How much longer the longest step of a smaller batch is: a larger batch is never faster, and learned times know nothing
 /// of that. Batches are powers of two; physics alone needs none of it.
-fn excess_of_smaller(
-    plans: &Plans<'_>,
-    values: &BTreeMap<String, i128>,
-    target: &Target,
-    estimate: &Estimate,
-) -> f64 {
+fn excess_of_smaller(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target, estimate: &Estimate) -> f64 {
     let learned = |layer: &LayerEstimate| matches!(layer.model, Some(PredictorId::Learned { .. }));
     if !estimate.layers.iter().any(learned) {
         return 0.0;

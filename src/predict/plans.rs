@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use super::pricer::Pricer;
 use crate::analysis::{Analysis, Figures};
 use crate::passes::liveness::{Liveness, live};
 use crate::passes::lower::{Forms, Lowering, Schedule, lower};
 use crate::passes::strides::Strides;
 use crate::target::Target;
-use super::pricer::Pricer;
 
 /// Plans of one model, made when first asked for; the last ones are kept.
 pub struct Plans<'a> {

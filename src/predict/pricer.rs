@@ -136,7 +136,9 @@ impl Pricer {
         let [p10, p50] = [rough.time_ms.p10, rough.time_ms.p50].map(|ms| ms.max(floor));
         let physics = Price { time_ms: Interval { p10, p50, p90: rough.time_ms.p90.max(floor) }, ..rough };
         let family = learned::family(&kernel.family).filter(|family| self.predictors.knows(family));
-        let Some(family) = family.filter(|_| !stacks(kernel, self.runtime, &self.device).is_empty()) else { return physics };
+        let Some(family) = family.filter(|_| !stacks(kernel, self.runtime, &self.device).is_empty()) else {
+            return physics;
+        };
         let name = |outside: Option<Outside>| self.predictors.feature(family, outside?.feature);
         match self.choose(kernel) {
             Ok(choice) => {
@@ -228,7 +230,8 @@ fn ask<'p>(
         Precision::Bf16 => Some(Precision::Fp16),
         _ => None,
     };
-    let told = ask(kernel.precision).or_else(|outside| other.map_or(Err(outside), ask).map_err(|_: Option<Outside>| outside));
+    let told =
+        ask(kernel.precision).or_else(|outside| other.map_or(Err(outside), ask).map_err(|_: Option<Outside>| outside));
     let (kernel, answer) = told?;
     let interval = if footing.near == Near::Itself { answer.interval } else { section.unseen_interval };
     Ok(Choice { section, setting, kernel, footing, answer: Answer { interval, ..answer } })
@@ -363,7 +366,10 @@ mod tests {
     fn a_kind_that_nobody_measured_is_priced_by_physics_and_named() {
         let fp64 = product(Precision::Fp64, 1024);
         let price = pricer("h100").price(&fp64);
-        assert_eq!((price.model, price.in_domain, price.outside), (PredictorId::Roofline, Some(false), Some("precision")));
+        assert_eq!(
+            (price.model, price.in_domain, price.outside),
+            (PredictorId::Roofline, Some(false), Some("precision"))
+        );
         assert_eq!(price.time_ms, roofline::price(&fp64, find("h100").unwrap().device).time_ms);
         let copy = kernel(Family::Copy { elements: 1 << 20 }, Precision::Fp32, 0.0, (1 << 20) as f64);
         let price = pricer("h100").price(&copy);
@@ -389,7 +395,11 @@ mod tests {
                 for kernel in [product(precision, 64), product(precision, 2048), convolution(precision, 1)] {
                     let time = pricer.price(&kernel).time_ms;
                     let floor = floor_ms(&kernel, device);
-                    assert!(floor <= time.p10 && time.p10 <= time.p50 && time.p50 <= time.p90, "{} {time:?}", device.id);
+                    assert!(
+                        floor <= time.p10 && time.p10 <= time.p50 && time.p50 <= time.p90,
+                        "{} {time:?}",
+                        device.id
+                    );
                 }
             }
         }
@@ -404,7 +414,12 @@ mod tests {
             device.reached = crate::device::Reached::default();
             pricer_on(device)
         };
-        let streamed = kernel(Family::Elementwise { elements: 1 << 26, function: Function::Arithmetic }, Precision::Fp32, 6e7, f64::from(1 << 27));
+        let streamed = kernel(
+            Family::Elementwise { elements: 1 << 26, function: Function::Arithmetic },
+            Precision::Fp32,
+            6e7,
+            f64::from(1 << 27),
+        );
         let mut last = f64::INFINITY;
         for gb_s in [300.0, 450.0, 600.0, 601.0, 900.0, 1800.0] {
             let price = own(gb_s).price(&streamed);

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, ByteInterval, KernelFeatures, LayerTime, MemoryBytes, Model, Replica, Replicas, Text, Throughput, stages};
+use super::{
+    Assumption, ByteInterval, KernelFeatures, LayerTime, MemoryBytes, Model, Replica, Replicas, Text, Throughput,
+    stages,
+};
 use crate::analysis::Analysis;
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};

@@ -113,7 +113,8 @@ fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
         let weights = weight_dims(cx, operation, &sizes);
         let sizes = unaligned(forward, &weights);
         let size = *sizes.first()?;
-        let gain: f64 = schedule.kernels(launch).iter().map(|kernel| gain(kernel, &sizes, &pricer, &target.device)).sum();
+        let gain: f64 =
+            schedule.kernels(launch).iter().map(|kernel| gain(kernel, &sizes, &pricer, &target.device)).sum();
         // A product with its bias is reported at the addition; the name to look for is the product's.
         let nodes = || operation.layers().filter_map(|layer| cx.node(layer));
         let node = nodes().find(|node| is_product(&node.op)).or_else(|| nodes().next())?;

@@ -149,7 +149,9 @@ impl File {
 
     fn section(&self, at: usize) -> Result<&Section, &FileError> {
         static MISSING: FileError = FileError::Damaged { what: "a section is missing" };
-        let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else { return Err(&MISSING) };
+        let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else {
+            return Err(&MISSING);
+        };
         let read = || match self.bytes {
             Cow::Borrowed(bytes) => file::trusted(bytes, entry),
             Cow::Owned(ref bytes) => file::section(bytes, entry),

@@ -102,7 +102,7 @@ pub struct Answer {
 pub struct Outside {
     /// Its place in the section's list.
     pub feature: usize,
-    /// How far, in units of the feature: most are binary logarithms. Infinite for a kind that was never seen.
+    /// How far, in units of the feature, or in binary logarithms of a size. Infinite for a kind that was never seen.
     pub distance: f64,
 }
 
@@ -124,6 +124,10 @@ const KINDS: [&str; 15] = [
     "left-transposed",
     "right-transposed",
 ];
+
+/// Features that are sizes as they are, and no logarithms.
+const SIZES: [&str; 7] =
+    ["head-size", "kernel-height", "kernel-width", "stride", "stride-height", "dilation", "padding"];
 
 /// What rounding to fewer bits moves a feature at most.
 const ROUNDING: f64 = 1e-3;
@@ -206,9 +210,13 @@ impl Section {
 
     fn outside(&self, described: &Described) -> Option<Outside> {
         let distances = self.domain.iter().zip(&described.row.values).enumerate().map(|(feature, (domain, value))| {
-            let below = f64::from(domain.low) - f64::from(*value);
-            let above = f64::from(*value) - f64::from(domain.high);
-            let is_kind = self.features.get(feature).is_some_and(|name| KINDS.contains(&&**name));
+            let is_of = |list: &[&str]| self.features.get(feature).is_some_and(|name| list.contains(&&**name));
+            let scale = |value: f32| {
+                let value = f64::from(value);
+                if is_of(&SIZES) { libm::log2(value.max(1.0)) } else { value }
+            };
+            let (below, above) = (scale(domain.low) - scale(*value), scale(*value) - scale(domain.high));
+            let is_kind = is_of(&KINDS);
             let strange = is_kind && !self.kinds(feature).any(|kind| (kind - value).abs() < 0.25);
             let distance = if strange { f64::INFINITY } else { below.max(above) - ROUNDING };
             Outside { feature, distance }

@@ -108,7 +108,13 @@ impl Setting {
     /// A stack and nothing more.
     #[must_use]
     pub fn of(stack: Stack) -> Self {
-        Self { stack, attention: AttentionKernel::Unknown, small_cache: false, transposed: [false; 2], link: Link::Board }
+        Self {
+            stack,
+            attention: AttentionKernel::Unknown,
+            small_cache: false,
+            transposed: [false; 2],
+            link: Link::Board,
+        }
     }
 
     /// A stack, with what else a kernel of it on a device depends on.
@@ -139,6 +145,8 @@ pub enum Reach {
 ///   kernels take half to two thirds of what they say. Those of TensorFlow agree with networks of all frameworks.
 /// - cuDNN called directly takes the algorithm that a search found fastest, as TensorRT does and frameworks do not.
 /// - Products and attention in 16 bits and fewer were measured on cards with tensor cores, and say nothing of others.
+/// - Products and elementwise work of Megatron, and the elementwise work of a serving block, were timed as modules are
+///   called, and take a fifth to a third more than in networks.
 /// - Backward rows of elementwise work count the bytes of the forward pass. None is asked of them.
 #[must_use]
 pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [(Stack, Reach)] {
@@ -152,14 +160,15 @@ pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [
         Family::Convolution(_) if kernel.precision == Precision::Tf32 => &[(Pytorch1, Measured)],
         Family::Convolution(_) => &[(Tensorflow1, Any)],
         Family::Product { .. } | Family::Attention { .. } if small && !device.has_tensor_cores() => &[],
-        Family::Product { .. } if small => &[(Sarathi, Measured), (Megatron, Measured), (Vllm, Any)],
+        Family::Product { .. } if small && is_backward => &[],
+        Family::Product { .. } if small => &[(Sarathi, Measured), (Vllm, Any)],
         Family::Product { .. } if runtime.name == "tensorflow" => &[(Tensorflow1, Measured), (Pytorch2, Any)],
         Family::Product { .. } => &[(Pytorch2, Any), (Tensorflow1, Measured)],
         Family::Recurrent { .. } if is_amd(device) => &[(Miopen, Any)],
         Family::Recurrent { .. } => &[(Cudnn, Any)],
         Family::Attention { .. } => &[(Vllm, Any)],
         Family::BatchNorm { .. } | Family::Pool { .. } => &[(Pytorch1, Measured)],
-        Family::Elementwise { .. } if is_backward => &[],
+        Family::Elementwise { .. } if is_backward || small => &[],
         _ if small => &[(Sarathi, Measured), (Megatron, Measured)],
         _ => &[(Pytorch2, Any)],
     }

@@ -2,8 +2,8 @@
 
 mod compared;
 mod comparison;
-mod features;
 pub(super) mod counted;
+mod features;
 pub(super) mod findings;
 pub(super) mod head;
 pub(super) mod layers;

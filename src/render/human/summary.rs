@@ -91,7 +91,8 @@ pub(in crate::render) fn unknown_because(model: &Model) -> String {
 fn basis_line(model: &Model) -> String {
     let priced = model.layers.iter().filter(|layer| layer.model.is_some() && layer.kernels != Some(0));
     let all = priced.clone().count();
-    let by_roofline = priced.clone().filter(|layer| layer.model.as_ref().is_some_and(|model| model.as_str() == ROOFLINE)).count();
+    let by_roofline =
+        priced.clone().filter(|layer| layer.model.as_ref().is_some_and(|model| model.as_str() == ROOFLINE)).count();
     let strange = priced.filter(|layer| layer.in_domain == Some(false)).count();
     let mut pieces = Vec::new();
     if by_roofline > 0 && by_roofline == all {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use dlcost::predict::learned::predictors::Predictors;
 
@@ -50,12 +50,7 @@ pub(super) fn answers<'q>(
     answers.into_inner().unwrap_or_default()
 }
 
-fn of_form(
-    folder: &Path,
-    predictors: &Arc<Predictors>,
-    form: &Form,
-    targets: &[&Target],
-) -> Vec<(Question, Answer)> {
+fn of_form(folder: &Path, predictors: &Arc<Predictors>, form: &Form, targets: &[&Target]) -> Vec<(Question, Answer)> {
     let analysed = Analysed::new(folder, form);
     let answer = |target: &Target| analysed.as_ref().map_err(Clone::clone)?.price(target, predictors);
     let question = |target: &Target| Question { form: form.clone(), target: target.clone() };

@@ -7,8 +7,8 @@ use dlcost::predict::learned::predictors::Predictors;
 use serde_json::{Map, Value, json};
 
 use super::metrics::{Errors, Pair};
-use crate::train::anchor::anchors;
 use crate::Outcome;
+use crate::train::anchor::anchors;
 use crate::train::prepare::{Example, examples, predicted};
 use crate::train::row::LayerRow;
 use crate::train::table;

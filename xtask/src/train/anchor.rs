@@ -37,7 +37,8 @@ fn read(path: &Path) -> Result<HashMap<String, Reached>, Box<dyn Error>> {
     for record in file.records() {
         let record = record?;
         let text = |at: usize| record.get(at).unwrap_or_default().trim();
-        let value: f64 = text(value).parse().map_err(|_| format!("{}: {} is no number", path.display(), text(value)))?;
+        let value: f64 =
+            text(value).parse().map_err(|_| format!("{}: {} is no number", path.display(), text(value)))?;
         let reached = found.entry(text(device).to_owned()).or_default();
         let products = &mut reached.products;
         match text(quantity) {

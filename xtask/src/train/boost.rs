@@ -72,7 +72,8 @@ impl Instances {
     pub(crate) fn new(features: &[f32], width: usize, measurement: Vec<u32>, base: Vec<f64>, bins: usize) -> Self {
         assert_eq!(features.len(), width * measurement.len());
         assert_eq!(base.len(), measurement.len());
-        let cuts: Vec<Vec<f32>> = (0..width).map(|feature| cuts(features, width, feature, bins.min(MOST_BINS))).collect();
+        let cuts: Vec<Vec<f32>> =
+            (0..width).map(|feature| cuts(features, width, feature, bins.min(MOST_BINS))).collect();
         let mut bins = vec![0; features.len()];
         for (bins, values) in bins.chunks_exact_mut(width.max(1)).zip(features.chunks_exact(width.max(1))) {
             for ((bin, value), cuts) in bins.iter_mut().zip(values).zip(&cuts) {

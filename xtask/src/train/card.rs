@@ -49,10 +49,14 @@ impl Scores {
 impl Display for Scores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(errors) = &self.all else { return f.write_str("no rows to test on") };
-        let [mean, median, p90, bias] = [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
+        let [mean, median, p90, bias] =
+            [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
         let inside = errors.coverage80.unwrap_or_default() * 100.0;
         let rows = errors.n;
-        write!(f, "{rows} rows, mean {mean:.2} %, median {median:.2} %, p90 {p90:.1} %, bias {bias:+.1} %, {inside:.0} % inside")
+        write!(
+            f,
+            "{rows} rows, mean {mean:.2} %, median {median:.2} %, p90 {p90:.1} %, bias {bias:+.1} %, {inside:.0} % inside"
+        )
     }
 }
 
@@ -78,7 +82,12 @@ pub(crate) fn card(family: &str, made: &[Made], data: u64) -> String {
 
 fn section(card: &mut String, made: &Made) -> fmt::Result {
     let Made { section, scores, chips, examples } = made;
-    writeln!(card, "\n## {}\n\n{examples} rows, {} devices. Test set: {scores}.\n", section.name, section.boards.len())?;
+    writeln!(
+        card,
+        "\n## {}\n\n{examples} rows, {} devices. Test set: {scores}.\n",
+        section.name,
+        section.boards.len()
+    )?;
     writeln!(card, "| source | device | pass | rows | mean % | median % | p90 % | bias % | inside % |")?;
     writeln!(card, "|---|---|---|---:|---:|---:|---:|---:|---:|")?;
     for ([source, device, pass], errors) in &scores.by {
@@ -95,14 +104,18 @@ fn section(card: &mut String, made: &Made) -> fmt::Result {
     let (seen, unseen) = (factors(section.seen_interval), factors(section.unseen_interval));
     writeln!(card, "\nInterval around p50: {seen} on measured devices, {unseen} on others.")?;
     if !chips.is_empty() {
-        writeln!(card, "\n| chip left out | rows | by data sheet, mean % | by two rates, mean % |\n|---|---:|---:|---:|")?;
+        writeln!(
+            card,
+            "\n| chip left out | rows | by data sheet, mean % | by two rates, mean % |\n|---|---:|---:|---:|"
+        )?;
         for LeftOut { chip, rows, sheet, anchored, .. } in chips {
             writeln!(card, "| {chip} | {rows} | {:.1} | {:.1} |", sheet * 100.0, anchored * 100.0)?;
         }
     }
     weak(card, made)?;
     let ends = section.features.iter().zip(&section.domain);
-    let ends: Vec<String> = ends.map(|(name, domain)| format!("{name} {:.3} to {:.3}", domain.low, domain.high)).collect();
+    let ends: Vec<String> =
+        ends.map(|(name, domain)| format!("{name} {:.3} to {:.3}", domain.low, domain.high)).collect();
     writeln!(card, "\nDomain: {}.", ends.join(", "))
 }
 

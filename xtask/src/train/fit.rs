@@ -6,8 +6,8 @@ use dlcost::predict::learned::forest::Forest;
 use dlcost::predict::learned::rates::{Anchors, scaled};
 use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section, Tuned};
 
-use super::boost::{Growth, grow};
 use super::anchor::FACTORS;
+use super::boost::{Growth, grow};
 use super::prepare::{Example, predicted, predicted_on, prepare};
 
 /// How the models of a section are grown.
@@ -36,7 +36,12 @@ pub(crate) struct LeftOut {
 impl std::fmt::Display for LeftOut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { chip, rows, sheet, anchored, .. } = self;
-        write!(f, "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({rows} rows)", 100.0 * sheet, 100.0 * anchored)
+        write!(
+            f,
+            "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({rows} rows)",
+            100.0 * sheet,
+            100.0 * anchored
+        )
     }
 }
 
@@ -140,8 +145,9 @@ pub(crate) fn tune(section: &mut Section, board: &str, examples: &[&Example]) {
     for product in FACTORS {
         for copy in FACTORS {
             let known = scaled(device, product, copy);
-            let predicted =
-                |example: &&Example| Some(example.time_ms / predicted_on(section, example, &known, Knowledge::Anchored)?);
+            let predicted = |example: &&Example| {
+                Some(example.time_ms / predicted_on(section, example, &known, Knowledge::Anchored)?)
+            };
             let mut errors: Vec<f64> = examples.iter().filter_map(predicted).map(libm::log).collect();
             errors.sort_unstable_by(f64::total_cmp);
             let middle = errors.get(errors.len() / 2).copied().unwrap_or_default();
@@ -151,7 +157,8 @@ pub(crate) fn tune(section: &mut Section, board: &str, examples: &[&Example]) {
             let cost = error + 0.02 * strange;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 let scale = libm::exp(middle) as f32;
-                best = Some((cost, Tuned { board: board.to_owned(), product: product as f32, copy: copy as f32, scale }));
+                best =
+                    Some((cost, Tuned { board: board.to_owned(), product: product as f32, copy: copy as f32, scale }));
             }
         }
     }

@@ -312,7 +312,16 @@ fn flops_each(op: &str) -> f64 {
 
 /// Who timed an exchange, by how the text of the framework begins: on the device, from the host, or both ends of many.
 fn prober(framework: &str) -> u8 {
-    let names = ["pytorch 2 nccl (kineto", "pytorch nccl (Aceso", "nccl ", "trtllm", "nccl-tests", "pytorch 2.9", "superbench", "cuda"];
+    let names = [
+        "pytorch 2 nccl (kineto",
+        "pytorch nccl (Aceso",
+        "nccl ",
+        "trtllm",
+        "nccl-tests",
+        "pytorch 2.9",
+        "superbench",
+        "cuda",
+    ];
     let at = names.iter().position(|name| framework.starts_with(name));
     at.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or_default()
 }

@@ -92,10 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut sections = examples(&rows, &mut devices, &mut refused);
     let left_out = leave_out(&mut sections, &rows, arguments);
     print_refused(&refused);
-    let chosen: Vec<(&String, &Vec<Example>)> = sections
-        .iter()
-        .filter(|(name, _)| arguments.only.is_empty() || arguments.only.contains(*name))
-        .collect();
+    let chosen: Vec<(&String, &Vec<Example>)> =
+        sections.iter().filter(|(name, _)| arguments.only.is_empty() || arguments.only.contains(*name)).collect();
     let bar = indicatif::ProgressBar::new(chosen.len() as u64).with_style(style());
     let mut made: BTreeMap<String, Vec<Made>> = BTreeMap::new();
     for (name, examples) in chosen {
