@@ -1,6 +1,7 @@
 //! Chores of the repository; `cargo xtask help` lists them.
 
 mod conformance;
+mod differential;
 #[cfg(any(test, feature = "train"))]
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "the light build tests it and does not run it"))]
 mod eval;
@@ -48,6 +49,7 @@ enum Command {
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
+    Differential(differential::Arguments),
     Tidy(tidy::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Differential(arguments) => differential::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
