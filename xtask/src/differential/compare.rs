@@ -59,6 +59,30 @@ pub(super) struct Difference {
     pub(super) detail: String,
 }
 
+impl Difference {
+    /// Why one of the two refuses, without numbers: what two cases of one cause have in common.
+    pub(super) fn reason(&self) -> String {
+        /// What stands before the reason in messages.
+        const MARKS: [&str; 6] = [
+            "Status Message: ",
+            "[ShapeInferenceError] ",
+            " Error ",
+            "Type Error: ",
+            " was false. ",
+            "initialization: ",
+        ];
+        let said = match self.kind {
+            Kind::Accepts => self.detail.rsplit(" | ").next().unwrap_or_default(),
+            Kind::Refuses => self.detail.split(" | ").next().unwrap_or_default(),
+            Kind::SymbolicRefuses | Kind::Panics => &self.detail,
+            _ => return String::new(),
+        };
+        let reason = MARKS.iter().fold(said, |said, mark| said.rsplit(mark).next().unwrap_or_default());
+        let reason = reason.split("nput shape").next().unwrap_or_default();
+        reason.chars().filter(|letter| !letter.is_ascii_digit()).take(80).collect()
+    }
+}
+
 /// What a comparison comes to.
 #[derive(Debug, Default)]
 pub(super) struct Compared {

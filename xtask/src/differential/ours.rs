@@ -1,6 +1,6 @@
 //! What dlcost says of a case: with every dim a number, and with some of them symbols.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
@@ -74,16 +74,24 @@ pub(super) fn values(case: &Case, symbols: &Symbols) -> BTreeMap<String, i128> {
 
 thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a function gives, or the message of its panic.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        panic::set_hook(Box::new(|info| {
-            let said = info.to_string().replace('\n', " ");
-            SAID.with(|slot| slot.replace(said));
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if WATCHED.get() {
+                SAID.replace(info.to_string().replace('\n', " "));
+            } else {
+                usual(info);
+            }
         }));
     });
-    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| SAID.with(RefCell::take))
+    WATCHED.set(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    WATCHED.set(false);
+    outcome.map_err(|_| SAID.take())
 }

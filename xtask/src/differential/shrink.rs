@@ -31,7 +31,7 @@ impl<'a> Shrinker<'a> {
         while changed && self.left > 0 {
             changed = false;
             for smaller in smaller(&case) {
-                if let Some(difference) = self.differs(&smaller, found.kind)? {
+                if let Some(difference) = self.differs(&smaller, &found)? {
                     (case, found) = (smaller, difference);
                     changed = true;
                     break;
@@ -43,8 +43,14 @@ impl<'a> Shrinker<'a> {
         Ok((case, found))
     }
 
-    /// Whether a case shows a difference of this kind.
-    fn differs(&mut self, case: &Case, kind: Kind) -> Result<Option<Difference>, Box<dyn Error>> {
+    /// The difference that a case shows, where it is of the kind and for the reason of another.
+    fn differs(&mut self, case: &Case, like: &Difference) -> Result<Option<Difference>, Box<dyn Error>> {
+        let found = self.difference(case, like.kind)?;
+        Ok(found.filter(|found| found.reason() == like.reason()))
+    }
+
+    /// The difference of a kind that a case shows.
+    fn difference(&mut self, case: &Case, kind: Kind) -> Result<Option<Difference>, Box<dyn Error>> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -86,7 +92,7 @@ impl<'a> Shrinker<'a> {
         for length in 1..case.calls.len() {
             let mut shorter = case.clone();
             shorter.calls.truncate(length);
-            if let Some(difference) = self.differs(&shorter, found.kind)? {
+            if let Some(difference) = self.differs(&shorter, &found)? {
                 return Ok((shorter, difference));
             }
         }
@@ -107,7 +113,7 @@ impl<'a> Shrinker<'a> {
             let Some(given) = given(name, told) else { return Ok(None) };
             alone.given.push(given);
         }
-        Ok(self.differs(&alone, found.kind)?.map(|difference| (alone, difference)))
+        Ok(self.differs(&alone, found)?.map(|difference| (alone, difference)))
     }
 }
 

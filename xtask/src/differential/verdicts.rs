@@ -7,7 +7,7 @@ use std::fs;
 use toml::Table;
 
 use super::case::Case;
-use super::compare::{Difference, Kind};
+use super::compare::Difference;
 use crate::root;
 
 /// A line of the table.
@@ -50,17 +50,5 @@ pub(super) fn signature(case: &Case, found: &Difference) -> String {
     let Some(call) = case.calls.get(found.call) else { return found.kind.to_string() };
     let mut attributes: Vec<&str> = call.attributes.iter().map(|(name, _)| *name).collect();
     attributes.sort_unstable();
-    let message: String = match found.kind {
-        Kind::Accepts => found.detail.rsplit(" | ").next().unwrap_or_default(),
-        Kind::Refuses | Kind::SymbolicRefuses => found.detail.split(" | ").next().unwrap_or_default(),
-        Kind::Panics => &found.detail,
-        _ => "",
-    }
-    .chars()
-    .filter(|letter| !letter.is_ascii_digit())
-    .collect();
-    // The words after the name and the place of the failure are the reason.
-    let reason = message.rsplit("Status Message: ").next().unwrap_or_default();
-    let reason = reason.rsplit(": [").next().unwrap_or_default();
-    format!("{} {}({}) {}", found.kind, call.op, attributes.join(", "), reason.chars().take(90).collect::<String>())
+    format!("{} {}({}) {}", found.kind, call.op, attributes.join(", "), found.reason())
 }
