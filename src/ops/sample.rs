@@ -1,6 +1,7 @@
 //! `GridSample`, `AffineGrid` and `Col2Im`: images sampled at, or summed into, given places.
 
 use super::axes::MANY_AXES;
+use super::operands::expect_dim;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, broadcast, resize, values};
 use crate::ir::dim::Dim;
@@ -141,6 +142,7 @@ impl Operator for Col2Im {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         not_negative("image_shape", &image)?;
+        expect_dim(cx, 2, 0, "block_shape", &Dim::from(image.len()))?;
         let batch = cx.shape(0).and_then(|shape| shape.dim(0).cloned());
         let columns = cx.shape(0).and_then(|shape| shape.dim(1).cloned());
         if let Some(shape) = cx.shape(0)
@@ -179,6 +181,12 @@ impl Operator for Col2Im {
 #[cfg(test)]
 mod tests {
     use crate::ops::testing::{float, ints, op};
+
+    #[test]
+    fn blocks_have_the_axes_of_the_image() {
+        let fault = op("Col2Im").run(&[float(&[1, 4, 4]), ints(&[3]), ints(&[2, 2])]).unwrap_err();
+        assert_eq!(fault.message, "block_shape has 2 in dim 0, 1 is needed");
+    }
 
     #[test]
     fn samples_take_the_places_of_the_grid() {
