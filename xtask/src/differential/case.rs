@@ -38,7 +38,6 @@ pub(super) struct Call {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Attribute {
     Int(i64),
-    Float(f64),
     Text(String),
     Ints(Vec<i64>),
     Floats(Vec<f64>),
@@ -125,7 +124,6 @@ impl Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Int(value) => write!(f, " = {value}"),
-            Self::Float(value) => write!(f, ": float = {value:?}"),
             Self::Text(value) => write!(f, " = \"{value}\""),
             Self::Ints(values) => write!(f, ": ints = [{}]", list(values)),
             Self::Floats(values) => {

@@ -7,6 +7,7 @@ use std::sync::Once;
 
 use dlcost::analysis::Analysis;
 use dlcost::diagnostics::Level;
+use dlcost::engine::{self, CheckOptions, Input, Mode, Stage};
 use dlcost::ir::fact::Fact;
 use dlcost::ir::place::Places;
 use dlcost::passes::bind::Bindings;
@@ -49,6 +50,13 @@ pub(super) fn answer(text: &str, bindings: &Bindings) -> Ours {
     let outputs = analysis.program.graphs.first().map(|main| main.outputs.clone()).unwrap_or_default();
     let fact = |output| analysis.inference.fact(output).clone();
     Ours::Facts(outputs.into_iter().map(|output| output.map_or(Fact::Unknown, fact)).collect())
+}
+
+/// Prices a case, as `dlcost check` does; the message of a panic.
+pub(super) fn price(case: &Case, mode: Mode) -> Option<String> {
+    let input = Input::Stdin(case.text().into_bytes());
+    let options = CheckOptions { mode, tensors: true, ..CheckOptions::default() };
+    caught(|| engine::emit(&input, "model", &options, Stage::Kernels).is_ok()).err()
 }
 
 /// Symbols for dims of inputs: equal dims share one where `shared` says so.

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use dlcost::engine::Mode;
+
 use super::case::{Attribute, Case, Given};
 use super::compare::{Difference, Kind, compare, compare_symbolic};
 use super::opinion::{Opinion, Said, Told};
@@ -76,6 +78,8 @@ impl<'a> Shrinker<'a> {
                 }),
                 _ => None,
             });
+            let found =
+                found.or_else(|| [Mode::Train, Mode::Infer].into_iter().find_map(|mode| ours::price(case, mode)));
             let call = case.calls.len().saturating_sub(1);
             return Ok(found.map(|detail| Difference { kind, call, detail }));
         }

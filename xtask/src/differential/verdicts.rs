@@ -14,6 +14,7 @@ use crate::root;
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) file: String,
+    /// Operators; `*` for any that comes after the cause.
     op: String,
     kind: String,
     /// Part of what the two say, where operator and kind do not decide.
@@ -39,7 +40,7 @@ pub(super) fn find<'a>(verdicts: &'a [Verdict], case: &Case, found: &Difference)
     let kind = found.kind.to_string();
     verdicts.iter().find(|verdict| {
         verdict.kind == kind
-            && verdict.op.split(' ').any(|name| name == op)
+            && verdict.op.split(' ').any(|name| name == op || (name == "*" && case.calls.len() > 1))
             && (found.detail.contains(&verdict.says) || case.text().contains(&verdict.says))
     })
 }

@@ -43,6 +43,12 @@ pub(super) fn binary(b: &mut Builder) -> Option<Call> {
     if b.opset() < since {
         return None;
     }
+    let elements = match op {
+        // What early versions take.
+        "Pow" | "Less" | "Greater" | "PRelu" if b.opset() < 12 && !b.wrong() => REAL,
+        "Equal" if b.opset() < 11 && !b.wrong() => &[ElementType::Int64, ElementType::Int32],
+        _ => elements,
+    };
     let x = b.tensor(elements, 0, 4);
     let y = operand(b, &x);
     let mut call = Call::new(op);
@@ -59,7 +65,8 @@ pub(super) fn variadic(b: &mut Builder) -> Option<Call> {
     let op = b.pick(&["Max", "Min", "Sum", "Mean"])?;
     let mut call = Call::new(op).input(&x.name);
     for _ in 0..b.below(3) {
-        let other = operand(b, &x);
+        let alike = b.opset() < 8 && !b.wrong();
+        let other = if alike { b.input(x.element, x.dims.clone()) } else { operand(b, &x) };
         call = call.input(&other.name);
     }
     Some(call)
@@ -169,7 +176,7 @@ pub(super) fn einsum(b: &mut Builder) -> Option<Call> {
         let at = b.below(2);
         let dots = |b: &mut Builder, term: &mut String, dims: &mut Vec<i64>| {
             term.push_str("...");
-            let from = b.below(spread.len() + 1);
+            let from = if b.chance(8) { b.below(spread.len() + 1) } else { 0 };
             dims.extend(spread.iter().skip(from).map(|&dim| if b.chance(15) { 1 } else { dim }));
         };
         if dotted && at == 0 {

@@ -68,7 +68,7 @@ pub(super) fn normalization(b: &mut Builder) -> Option<Call> {
 pub(super) fn recurrent(b: &mut Builder) -> Option<Call> {
     let (op, gates) = b.pick(&[("LSTM", 4), ("GRU", 3), ("RNN", 1)])?;
     let x = b.tensor(REAL, 3, 3);
-    let batch_first = b.opset() >= 14 && b.chance(20);
+    let batch_first = b.opset() >= 14 && b.wrong();
     let batch = x.dim(usize::from(!batch_first));
     let hidden = b.between(1, 4);
     let direction = b.pick(&["forward", "reverse", "bidirectional"])?;
@@ -76,7 +76,7 @@ pub(super) fn recurrent(b: &mut Builder) -> Option<Call> {
     let w = b.input(ElementType::Float, vec![directions, gates * hidden, x.dim(2)]);
     let r = b.input(ElementType::Float, vec![directions, gates * hidden, hidden]);
     let mut call = Call::new(op).input(&x.name).input(&w.name).input(&r.name);
-    if b.chance(60) {
+    if !b.wrong() {
         call = call.int("hidden_size", hidden);
     }
     if direction != "forward" || b.chance(20) {
@@ -196,7 +196,7 @@ pub(super) fn signal(b: &mut Builder) -> Option<Call> {
             Some(if b.chance(40) { call.int("output_datatype", b.pick(&[1, 11])?) } else { call })
         }
         1 => {
-            let numbers = [b.between(1, 5), b.between(4, 16), 16_000];
+            let numbers = [b.between(1, 5), b.between(32, 64), 16_000];
             let mut call = Call::new("MelWeightMatrix");
             for number in numbers {
                 let stored = b.integer(number, false);
@@ -250,9 +250,10 @@ pub(super) fn regions(b: &mut Builder) -> Option<Call> {
     let x = b.tensor(REAL, 4, 4);
     let count = b.between(1, 3);
     if b.opset() >= 16 && b.chance(60) {
-        let boxes = b.input(ElementType::Float, vec![count, 4]);
+        let corners = (0..count).flat_map(|_| [0.0, 0.0, 2.0, 1.0]).collect();
+        let boxes = b.stored(ElementType::Float, vec![count, 4], corners);
         let places = b.stored(ElementType::Int64, vec![count], (0..count).map(|_| 0.0).collect());
-        let mut call = Call::new("RoiAlign").input(&x.name).input(&boxes.name).input(&places);
+        let mut call = Call::new("RoiAlign").input(&x.name).input(&boxes).input(&places);
         if b.chance(70) {
             call = call.int("output_height", b.between(1, 4)).int("output_width", b.between(1, 4));
         }

@@ -150,7 +150,8 @@ pub(super) fn reshape(b: &mut Builder) -> Option<Call> {
 fn places(b: &mut Builder, dims: &[i64], end: i64) -> String {
     let count = dims.iter().product::<i64>().max(0);
     let from = if b.opset() >= 11 { -end } else { 0 };
-    let values = (0..count).map(|_| b.between(from, (end - 1).max(from)) as f64).collect();
+    let beyond = if b.wrong() { 2 } else { 0 };
+    let values = (0..count).map(|_| b.between(from - beyond, (end - 1).max(from) + beyond) as f64).collect();
     let element = if b.chance(70) { ElementType::Int64 } else { ElementType::Int32 };
     b.stored(element, dims.to_vec(), values)
 }

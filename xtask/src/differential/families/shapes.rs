@@ -53,7 +53,7 @@ pub(super) fn one_hot(b: &mut Builder) -> Option<Call> {
     if b.opset() < 9 {
         return None;
     }
-    let indices = b.tensor(&[ElementType::Int64], 0, 3);
+    let indices = b.tensor(&[ElementType::Int64], 1, 3);
     let depth = b.between(1, 5);
     let vector = b.chance(40);
     let depth = b.integer(depth, vector);

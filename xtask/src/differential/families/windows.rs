@@ -157,9 +157,11 @@ pub(super) fn transposed_convolution(b: &mut Builder) -> Option<Call> {
         call = call.set("output_padding", b.ints(&padding));
     }
     if b.chance(25) {
-        let pairs = x.dims.iter().skip(2).zip(&strides).zip(&extents);
-        let sizes: Vec<i64> = pairs.map(|((&dim, &stride), &extent)| (dim - 1) * stride + extent).collect();
-        let sizes: Vec<i64> = sizes.into_iter().map(|size| (size + b.between(-1, 1)).max(1)).collect();
+        let mut sizes = Vec::new();
+        for ((&dim, &stride), &extent) in x.dims.iter().skip(2).zip(&strides).zip(&extents) {
+            let beyond = if b.wrong() { 2 } else { 0 };
+            sizes.push(((dim - 1) * stride + extent + b.between(-1, stride.max(1) - 1 + beyond)).max(1));
+        }
         call = call.set("output_shape", b.ints(&sizes));
     }
     Some(call)
@@ -175,7 +177,8 @@ pub(super) fn unpool(b: &mut Builder) -> Option<Call> {
     let strides = Attribute::Ints(extents.clone());
     let (values, places) = (b.output(), b.output());
     b.put(pool.set("strides", strides.clone()).output(&values).output(&places));
-    let call = Call::new("MaxUnpool").input(&values).input(&places);
+    let whole = b.integers(&x.dims);
+    let call = Call::new("MaxUnpool").input(&values).input(&places).input(&whole);
     Some(call.set("kernel_shape", Attribute::Ints(extents)).set("strides", strides))
 }
 
@@ -183,8 +186,9 @@ pub(super) fn resize(b: &mut Builder) -> Option<Call> {
     const SCALES: [f64; 9] = [0.3, 0.5, 0.7, 1.0, 1.0, 1.5, 2.0, 2.5, 3.0];
     let x = b.tensor(REAL, 1, 4);
     let opset = b.opset();
-    let mode = if b.chance(50) { "nearest" } else { "linear" };
-    let axes = (opset >= 18 && b.chance(40)).then(|| b.axes(x.rank(), x.rank()));
+    // Kernels of other modes know some ranks only.
+    let mode = if !(x.rank() == 4 || b.wrong()) || b.chance(40) { "nearest" } else { "linear" };
+    let axes = (opset >= 18 && (mode == "nearest" || b.wrong()) && b.chance(60)).then(|| b.axes(x.rank(), x.rank()));
     let count = axes.as_ref().map_or(x.rank(), Vec::len);
     let plain = |place: usize| axes.is_none() && place < 2 && x.rank() == 4;
     let scales: Vec<f64> =
@@ -218,6 +222,8 @@ pub(super) fn resize(b: &mut Builder) -> Option<Call> {
         let starts = vec![0.1; count];
         let ends: Vec<f64> = (0..count).map(|_| if b.chance(50) { 0.8 } else { 0.6 }).collect();
         b.floats(&[starts, ends].concat())
+    } else if opset < 13 {
+        b.floats(&[])
     } else {
         String::new()
     };
@@ -226,7 +232,7 @@ pub(super) fn resize(b: &mut Builder) -> Option<Call> {
         let words = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"];
         call = call.word("nearest_mode", b.pick(&words)?);
     }
-    if b.chance(50) {
+    if if crops { b.wrong() } else { b.chance(50) } {
         let scales = b.floats(&scales);
         call = call.input(&scales);
     } else {
