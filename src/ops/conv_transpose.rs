@@ -68,6 +68,17 @@ impl ConvTranspose {
     }
 
     fn output_padding(&self, spatial: usize) -> Result<Vec<i64>, Fault> {
+        for (axis, &padding) in self.output_padding.iter().enumerate() {
+            let step = |steps: &[i64]| steps.get(axis).copied().unwrap_or(1);
+            let most = step(&self.window.strides).max(step(&self.window.dilations));
+            if padding >= most {
+                return Err(Fault::attribute(format!(
+                    "attribute output_padding {:?} holds {padding} for axis {axis}; it must be less than stride or \
+                     dilation, {most} there",
+                    self.output_padding
+                )));
+            }
+        }
         match self.output_padding.len() {
             0 => Ok(vec![0; spatial]),
             length if length == spatial => Ok(self.output_padding.clone()),
@@ -166,6 +177,15 @@ mod tests {
     fn output_padding_widens_the_output() {
         let node = op("ConvTranspose").ints("strides", &[2, 2]).ints("pads", &[1; 4]).ints("output_padding", &[1, 1]);
         assert_eq!(node.dims(&[float(&[1, 1, 3, 3]), float(&[1, 1, 3, 3])]), "1×1×6×6");
+    }
+
+    #[test]
+    fn output_padding_is_less_than_stride_or_dilation() {
+        let node = |name: &'static str| op("ConvTranspose").ints(name, &[2, 2]).ints("output_padding", &[1, 1]);
+        let inputs = [float(&[1, 1, 3, 3]), float(&[1, 1, 3, 3])];
+        assert_eq!(node("dilations").dims(&inputs), "1×1×8×8");
+        let fault = node("pads_of_nothing").run(&inputs).unwrap_err();
+        assert!(fault.message.ends_with("it must be less than stride or dilation, 1 there"), "{}", fault.message);
     }
 
     #[test]

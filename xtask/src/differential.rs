@@ -82,6 +82,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let number = tally.cases;
         tally.cases += 1;
         let case = builder::case(arguments.seed, number);
+        if case.calls.is_empty() {
+            continue;
+        }
         tally.nodes += case.calls.len();
         let Some(found) = judge(&case, &mut opinion, &mut tally)? else { continue };
         let (case, found) = Shrinker::new(&mut opinion).shrink(case, found)?;
