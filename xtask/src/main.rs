@@ -22,6 +22,8 @@ mod samples;
 #[path = "../../benches/synthetic/mod.rs"]
 mod synthetic;
 mod tidy;
+#[cfg(feature = "train")]
+mod train;
 mod truth;
 
 use std::error::Error;
@@ -50,6 +52,11 @@ enum Command {
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
     Differential(differential::Arguments),
+    /// Makes predictors from tables of measurements.
+    #[cfg(not(feature = "train"))]
+    Train(heavy::Arguments),
+    #[cfg(feature = "train")]
+    Train(train::Arguments),
     Tidy(tidy::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -65,6 +72,10 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Differential(arguments) => differential::run(&arguments),
+        #[cfg(not(feature = "train"))]
+        Command::Train(arguments) => heavy::run("train", &arguments),
+        #[cfg(feature = "train")]
+        Command::Train(arguments) => train::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

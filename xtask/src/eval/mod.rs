@@ -3,6 +3,8 @@
 mod doubt;
 mod judge;
 mod limit;
+#[cfg(feature = "train")]
+mod layers;
 mod metrics;
 mod network;
 mod observe;
