@@ -15,7 +15,9 @@ const SPLITS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 /// Adds the features of attention; its physical time, ms. Operations and bytes of the kernel are those of the keys that
 /// queries really see.
 pub(super) fn describe(row: &mut Row, kernel: &Kernel, rates: &Rates, setting: Setting) -> Option<f64> {
-    let Family::Attention { batch, heads, kv_heads, queries, keys, head_dim, causal } = kernel.family else { return None };
+    let Family::Attention { batch, heads, kv_heads, queries, keys, head_dim, causal } = kernel.family else {
+        return None;
+    };
     let sizes = [batch, heads, kv_heads, queries, keys, head_dim].map(|size| size.max(1) as f64);
     let [batch, heads, kv_heads, queries, keys, head_dim] = sizes;
     let group = (heads / kv_heads).max(1.0);
@@ -28,14 +30,16 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, rates: &Rates, setting: S
         if candidate > 1.0 && (!decode || seen < 64.0 * candidate) {
             break;
         }
-        let grid = if decode { batch * kv_heads * (group / 64.0).ceil() } else { batch * heads * (queries / 128.0).ceil() };
+        let grid =
+            if decode { batch * kv_heads * (group / 64.0).ceil() } else { batch * heads * (queries / 128.0).ceil() };
         let all = grid * candidate;
         let waves = (all / rates.sms).ceil();
         let rows = if decode { 64.0 } else { 128.0 };
         // Rows of a tile that no query fills are computed all the same.
         let each = (4.0 * rows * (seen / candidate).max(16.0) * head_dim) / (rates.product / rates.sms * 0.6);
         let stream = memory / (3.0 * all.min(rates.sms) / rates.sms).min(1.0);
-        let time = libm::cbrt(libm::pow(waves * each, 3.0) + libm::pow(stream, 3.0)) + if candidate > 1.0 { 2e-3 } else { 0.0 };
+        let time = libm::cbrt(libm::pow(waves * each, 3.0) + libm::pow(stream, 3.0))
+            + if candidate > 1.0 { 2e-3 } else { 0.0 };
         if time < best {
             (best, blocks, splits) = (time, all, candidate);
         }

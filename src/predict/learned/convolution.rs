@@ -31,8 +31,9 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, convolution: &Convolution
     let memory = bytes / rates.memory;
     let algorithms = algorithms(kernel, c, rates, width);
     let plan = algorithms.direct;
-    let cheapest =
-        [algorithms.small_tiles, algorithms.large_tiles, algorithms.fft, algorithms.tiled_fft].into_iter().fold(plan.total, f64::min);
+    let cheapest = [algorithms.small_tiles, algorithms.large_tiles, algorithms.fft, algorithms.tiled_fft]
+        .into_iter()
+        .fold(plan.total, f64::min);
     let flop_time = kernel.flops / rates.product;
     let depthwise = c.is_depthwise();
     let ordinary = kernel.flops / rates.plain * 3.0 + memory * 2.0;
@@ -119,8 +120,7 @@ fn algorithms(kernel: &Kernel, c: &Convolution, rates: &Rates, width: f64) -> Al
     let [depth, height, width_of_window] = c.kernel;
     let planar = unit && depth == 1;
     let none = f64::INFINITY;
-    let mut found =
-        Algorithms { direct, small_tiles: none, large_tiles: none, fft: none, tiled_fft: none };
+    let mut found = Algorithms { direct, small_tiles: none, large_tiles: none, fft: none, tiled_fft: none };
     if planar && height == 3 && width_of_window == 3 {
         found.small_tiles = winograd(kernel, c, rates, 2.0);
         found.large_tiles = winograd(kernel, c, rates, 4.0);
@@ -169,7 +169,15 @@ fn transformed(kernel: &Kernel, c: &Convolution, rates: &Rates, points: f64, til
         _ => [tiles[0], outputs, inputs],
     };
     let parts = if factor > 1.0 { 2.0 } else { 1.0 };
-    let shape = Shape { batch: points, m: m * parts, n: n * parts.min(1.0), k: k * parts, read: width, written: width, bytes: 0.0 };
+    let shape = Shape {
+        batch: points,
+        m: m * parts,
+        n: n * parts.min(1.0),
+        k: k * parts,
+        read: width,
+        written: width,
+        bytes: 0.0,
+    };
     let plan = Shape { bytes: shape.operand_bytes(), ..shape }.plan(rates);
     let moved = points * parts * (tiles[0] * inputs + tiles[1] * outputs + inputs * outputs) * width + kernel.bytes();
     plan.total + moved / rates.memory + 3.0 * SHORTEST_MS

@@ -36,7 +36,9 @@ pub enum FileError {
         what: &'static str,
     },
     /// Its features are others than those that are computed here.
-    #[error("section '{section}' asks for the feature '{feature}', which this dlcost does not know: it was made by another version")]
+    #[error(
+        "section '{section}' asks for the feature '{feature}', which this dlcost does not know: it was made by another version"
+    )]
     Feature {
         /// The section.
         section: String,
@@ -161,7 +163,17 @@ pub fn section(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
         .collect::<Result<_, FileError>>()?;
     let mut interval = || Ok(Interval { low: reader.f32()?, high: reader.f32()? });
     let (seen_interval, unseen_interval): (_, Interval) = (interval()?, interval()?);
-    Ok(Section { name: entry.name.clone(), features, boards, seen, unseen, anchored, domain, seen_interval, unseen_interval })
+    Ok(Section {
+        name: entry.name.clone(),
+        features,
+        boards,
+        seen,
+        unseen,
+        anchored,
+        domain,
+        seen_interval,
+        unseen_interval,
+    })
 }
 
 fn model(reader: &mut Reader, width: usize) -> Result<Model, FileError> {
@@ -188,7 +200,8 @@ fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
     let splits = splits.chunks_exact(4).filter_map(|bytes| <[u8; 4]>::try_from(bytes).ok());
     let splits = splits.map(|[feature, bin, left, right]| Split { feature, bin, left, right }).collect();
     let leaves = reader.bytes((count + trees).checked_mul(2).ok_or(ENDS)?)?;
-    let leaves = leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
+    let leaves =
+        leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
     Ok(Forest { cuts, splits, leaves, sizes, unit, start })
 }
 
@@ -233,7 +246,8 @@ fn body(section: &Section) -> Vec<u8> {
         }
     }
     let ends = section.domain.iter().flat_map(|domain| [domain.low, domain.high]);
-    let intervals = [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
+    let intervals =
+        [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
     ends.chain(intervals).for_each(|number: f32| body.extend(number.to_le_bytes()));
     body
 }
@@ -295,7 +309,8 @@ mod tests {
         let bytes = file();
         for length in 0..bytes.len() {
             let cut = &bytes[..length];
-            let read = head(cut).and_then(|head| head.entries.iter().map(|entry| section(cut, entry)).collect::<Result<Vec<_>, _>>());
+            let read = head(cut)
+                .and_then(|head| head.entries.iter().map(|entry| section(cut, entry)).collect::<Result<Vec<_>, _>>());
             assert!(read.is_err(), "{length}");
         }
         for at in 0..bytes.len() {
@@ -306,7 +321,10 @@ mod tests {
         let mut damaged = bytes.clone();
         *damaged.last_mut().unwrap() ^= 1;
         let entries = head(&damaged).unwrap().entries;
-        assert_eq!(section(&damaged, &entries[1]).unwrap_err().to_string(), "the predictor file is damaged: a checksum does not fit");
+        assert_eq!(
+            section(&damaged, &entries[1]).unwrap_err().to_string(),
+            "the predictor file is damaged: a checksum does not fit"
+        );
     }
 
     #[test]

@@ -54,7 +54,13 @@ pub fn family(family: &Family) -> Option<&'static str> {
 
 /// Describes a kernel on a device; `None` for families that no predictor learns.
 #[must_use]
-pub fn describe(kernel: &Kernel, device: &Device, setting: Setting, anchors: Anchors, mut row: Row) -> Option<Described> {
+pub fn describe(
+    kernel: &Kernel,
+    device: &Device,
+    setting: Setting,
+    anchors: Anchors,
+    mut row: Row,
+) -> Option<Described> {
     let family = family(&kernel.family)?;
     let rates = Rates::of(device, kernel.precision, anchors);
     let base_ms = match kernel.family {

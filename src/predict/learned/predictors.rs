@@ -120,7 +120,9 @@ impl File {
 
     fn section(&self, at: usize) -> Result<&Section, &FileError> {
         static MISSING: FileError = FileError::Damaged { what: "a section is missing" };
-        let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else { return Err(&MISSING) };
+        let (Some(slot), Some(entry)) = (self.sections.get(at), self.head.entries.get(at)) else {
+            return Err(&MISSING);
+        };
         slot.get_or_init(|| file::section(&self.bytes, entry).and_then(|section| known(section))).as_ref()
     }
 }
@@ -128,7 +130,8 @@ impl File {
 /// The section, if every feature that it asks for is one that is computed here, at the same place.
 fn known(section: Section) -> Result<Section, FileError> {
     let names = super::feature_names(section.name.split('/').next().unwrap_or_default());
-    let unknown = section.features.iter().enumerate().find(|(at, feature)| names.get(*at).is_none_or(|name| name != feature));
+    let unknown =
+        section.features.iter().enumerate().find(|(at, feature)| names.get(*at).is_none_or(|name| name != feature));
     match unknown {
         Some((_, feature)) => Err(FileError::Feature { section: section.name.clone(), feature: feature.clone() }),
         None => Ok(section),

@@ -51,7 +51,9 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, sizes: [u64; 4], rates: &
     row.flag("power-of-two-k", whole_k.is_power_of_two());
     row.flag("strides-collide", (whole_k as f64 * read) % 4096.0 < 0.5);
     // How full the device is with the two tiles that libraries like best.
-    for (name, rows, cols) in [("fill-128x128", 128.0, 128.0), ("fill-256x128", 256.0, 128.0), ("fill-64x64", 64.0, 64.0)] {
+    for (name, rows, cols) in
+        [("fill-128x128", 128.0, 128.0), ("fill-256x128", 256.0, 128.0), ("fill-64x64", 64.0, 64.0)]
+    {
         let tiles = batch * (m / rows as f64).ceil() * (n / cols as f64).ceil() / rates.sms;
         row.add(name, if tiles > 64.0 { 1.0 } else { tiles / tiles.ceil() });
     }

@@ -107,8 +107,11 @@ impl Shape {
                 let compute = waves * (arithmetic + TILE_MS);
                 let cache = tiles * moved / rates.cache;
                 let memory = stream / (3.0 * tiles.min(rates.sms) / rates.sms).min(1.0);
-                let split_cost =
-                    if splits > 1.0 { SPLIT_MS + 8.0 * splits * self.batch * self.m * self.n / rates.cache } else { 0.0 };
+                let split_cost = if splits > 1.0 {
+                    SPLIT_MS + 8.0 * splits * self.batch * self.m * self.n / rates.cache
+                } else {
+                    0.0
+                };
                 let joint = libm::cbrt(compute * compute * compute + memory * memory * memory + cache * cache * cache);
                 let total = joint + split_cost;
                 if total < best.total {

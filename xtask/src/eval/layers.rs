@@ -88,8 +88,10 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 continue;
             };
             let interval = section.interval(section.knowledge(example.device, asked.anchors));
-            let inside = example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
-            let key = columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
+            let inside =
+                example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
+            let key =
+                columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
             let pair = Pair { predicted: time, measured: example.time_ms, inside: Some(inside) };
             sets.entry(key.collect()).or_default().push(pair);
         }
@@ -125,7 +127,8 @@ fn document(
 ) -> Value {
     let skipped: BTreeMap<_, _> = skipped.iter().collect();
     let sets = sets.iter().filter_map(|(key, pairs)| {
-        let by: Map<String, Value> = names.iter().zip(key).map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let by: Map<String, Value> =
+            names.iter().zip(key).map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         let errors = Errors::of(pairs)?;
         Some(json!({
             "kind": "layer",
@@ -151,10 +154,14 @@ fn print(rows: usize, skipped: &HashMap<String, usize>, sets: &BTreeMap<Vec<Stri
         println!("  {count:>8} skipped: {reason}");
     }
     let width = sets.keys().map(|key| key.join(" ").len()).max().unwrap_or_default();
-    println!("{:<width$} {:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>6}", "", "n", "mape %", "median", "p90", "bias", "rmse ms", "in 80");
+    println!(
+        "{:<width$} {:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>6}",
+        "", "n", "mape %", "median", "p90", "bias", "rmse ms", "in 80"
+    );
     for (key, pairs) in sets {
         let Some(errors) = Errors::of(pairs) else { continue };
-        let [mape, median, p90, bias] = [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
+        let [mape, median, p90, bias] =
+            [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
         let name = key.join(" ");
         println!(
             "{name:<width$} {:>8} {mape:>7.2} {median:>7.2} {p90:>7.2} {bias:>7.2} {:>9.3} {:>6.2}",

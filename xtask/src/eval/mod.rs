@@ -2,9 +2,9 @@
 
 mod doubt;
 mod judge;
-mod limit;
 #[cfg(feature = "train")]
 mod layers;
+mod limit;
 mod metrics;
 mod network;
 mod observe;

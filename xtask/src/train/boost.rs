@@ -157,11 +157,8 @@ impl Random {
 pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) -> Vec<Forest> {
     let count = data.times.len();
     let mut random = Random::new(growth.seed);
-    let mut forests: Vec<Forest> = data
-        .parts
-        .iter()
-        .map(|part| Forest { cuts: part.cuts.clone(), unit: UNIT, ..Forest::default() })
-        .collect();
+    let mut forests: Vec<Forest> =
+        data.parts.iter().map(|part| Forest { cuts: part.cuts.clone(), unit: UNIT, ..Forest::default() }).collect();
     let mut values: Vec<Vec<f64>> = data.parts.iter().map(|part| vec![0.0; part.base.len()]).collect();
     start(data, &mut forests, &mut values);
     let mut errors = vec![0.0_f32; count];
@@ -184,8 +181,9 @@ pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) ->
                     (data.weights[measurement] * base * libm::exp(*value) / totals[measurement]) as f32
                 })
                 .collect();
-            let instances: Vec<u32> =
-                (0..part.base.len() as u32).filter(|instance| chosen[part.measurement[*instance as usize] as usize]).collect();
+            let instances: Vec<u32> = (0..part.base.len() as u32)
+                .filter(|instance| chosen[part.measurement[*instance as usize] as usize])
+                .collect();
             let usable: Vec<bool> = (0..part.width()).map(|_| random.unit() < growth.features).collect();
             let mut tree = Tree::grow(part, &errors, &weights, instances, &usable, growth);
             // The last rounds settle.
@@ -296,9 +294,12 @@ impl Tree {
             let index = tree.splits.len();
             tree.splits.push(Split { feature: cut.feature as u8, bin: cut.bin as u8, left: 0, right: 0 });
             tree.hang(leaf.parent, index as u8);
-            let (left, right): (Vec<u32>, Vec<u32>) =
-                leaf.instances.iter().partition(|instance| usize::from(part.row(**instance as usize)[cut.feature]) <= cut.bin);
-            let (small, large, small_is_right) = if left.len() <= right.len() { (left, right, false) } else { (right, left, true) };
+            let (left, right): (Vec<u32>, Vec<u32>) = leaf
+                .instances
+                .iter()
+                .partition(|instance| usize::from(part.row(**instance as usize)[cut.feature]) <= cut.bin);
+            let (small, large, small_is_right) =
+                if left.len() <= right.len() { (left, right, false) } else { (right, left, true) };
             let small = grower.open(small, Some((index, small_is_right)), None);
             let mut rest = leaf.histogram;
             for (rest, taken) in rest.iter_mut().zip(&small.histogram) {

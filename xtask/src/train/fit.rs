@@ -102,7 +102,8 @@ pub(crate) fn fit(name: &str, examples: &[Example], plan: &Plan, tell: &dyn Fn(&
     let mut left_out = Vec::new();
     if plan.leaves_out {
         left_out = leave_out(&learned, plan, tell, name);
-        let worst = left_out.iter().filter(|chip| chip.errors.len() >= 30).filter_map(|chip| interval(chip.errors.clone()));
+        let worst =
+            left_out.iter().filter(|chip| chip.errors.len() >= 30).filter_map(|chip| interval(chip.errors.clone()));
         let widest = worst.max_by(|a, b| (a.high / a.low).total_cmp(&(b.high / b.low)));
         section.unseen_interval = widest.unwrap_or(wide);
     }
@@ -116,7 +117,8 @@ fn order(boards: &mut [String], examples: &[&Example]) {
         let base: f64 = (0..example.measurement.kernels.len())
             .filter_map(|kernel| {
                 let row = dlcost::predict::learned::row::Row::new();
-                super::prepare::described(example, kernel, Knowledge::Sheet, &[], row).map(|described| described.base_ms)
+                super::prepare::described(example, kernel, Knowledge::Sheet, &[], row)
+                    .map(|described| described.base_ms)
             })
             .sum();
         let sum = sums.entry(&example.device.id).or_default();

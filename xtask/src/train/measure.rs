@@ -80,8 +80,7 @@ pub(crate) fn measure(row: &LayerRow) -> Result<Measurement, String> {
         setting.attention = attention_kernel(&row.kernel, &row.framework);
         setting.small_cache = row.notes.contains("kv_cache=fp8");
     }
-    let kernels: Vec<Kernel> =
-        passes.iter().map(|pass| kernel(row, family, *pass, precision, setting)).collect();
+    let kernels: Vec<Kernel> = passes.iter().map(|pass| kernel(row, family, *pass, precision, setting)).collect();
     Ok(Measurement { protocol: protocol(row, stack, &family), kernels, setting })
 }
 

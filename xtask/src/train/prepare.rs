@@ -59,7 +59,8 @@ fn example(index: usize, row: &LayerRow, device: Option<&'static Device>) -> Res
     let measurement = measure(row)?;
     doubtful(row, &measurement)?;
     let kernel = measurement.kernels.first().ok_or("no kernel")?;
-    let described = describe(kernel, device, measurement.setting, Anchors::Ignore, Row::new()).ok_or("family not learned")?;
+    let described =
+        describe(kernel, device, measurement.setting, Anchors::Ignore, Row::new()).ok_or("family not learned")?;
     let section = format!("{}/{}", described.family, measurement.setting.stack.group());
     let group = row.row_group.as_bytes();
     let share = |salt: &[u8]| {
