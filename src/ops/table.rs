@@ -383,6 +383,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("LogSoftmaxGrad_13", [2, 2], 1, microsoft_training::gradient),
     microsoft("LongformerAttention", [7, 7], 1, microsoft_longformer::longformer),
     microsoft("MatMulBnb4", [3, 3], 1, microsoft_matmul_nbits::matmul_nbits),
+    microsoft("MatMulFpQ4", [3, 3], 1, microsoft_matmul_nbits::matmul_fp_q4),
     microsoft("MatMulInteger16", [2, 2], 1, matmul::matmul_integer),
     microsoft("MatMulIntegerToFloat", [4, 7], 1, matmul::matmul_integer_to_float),
     microsoft("MatMulNBits", [3, 6], 1, microsoft_matmul_nbits::matmul_nbits),
