@@ -40,6 +40,7 @@ mod microsoft_elementwise;
 mod microsoft_embedding;
 mod microsoft_fft;
 pub mod microsoft_fused;
+mod microsoft_fused_products;
 mod microsoft_gated;
 mod microsoft_generation;
 mod microsoft_group_norm;
