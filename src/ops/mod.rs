@@ -52,6 +52,7 @@ pub mod microsoft_matmul_nbits;
 mod microsoft_moe;
 mod microsoft_packed_attention;
 pub mod microsoft_quantized;
+mod microsoft_serving;
 mod microsoft_shapes;
 mod microsoft_training;
 mod ml;
