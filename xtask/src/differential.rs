@@ -9,6 +9,8 @@ mod families;
 mod opinion;
 mod ours;
 mod shrink;
+#[cfg(feature = "tract")]
+mod tract;
 mod verdicts;
 
 use std::collections::BTreeMap;
@@ -38,12 +40,22 @@ pub(crate) struct Arguments {
     /// What decides the models
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Who is asked; tract is built first
+    #[arg(long, value_enum, default_value_t = Asked::Onnxruntime)]
+    opinion: Asked,
     /// Show one model, what both say of it, and end
     #[arg(long)]
     show: Option<u64>,
     /// Folder for differences without a verdict
     #[arg(long, default_value = "target/differential")]
     findings: PathBuf,
+}
+
+/// Programs that can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Asked {
+    Onnxruntime,
+    Tract,
 }
 
 /// Every so many models is priced too.
@@ -69,9 +81,18 @@ struct Tally {
 
 /// Runs the chore.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut opinion = OnnxRuntime::new();
+    match arguments.opinion {
+        Asked::Onnxruntime => ask(arguments, &mut OnnxRuntime::new()),
+        #[cfg(feature = "tract")]
+        Asked::Tract => ask(arguments, &mut tract::Tract),
+        #[cfg(not(feature = "tract"))]
+        Asked::Tract => crate::heavy::again("tract"),
+    }
+}
+
+fn ask(arguments: &Arguments, opinion: &mut dyn Opinion) -> Outcome {
     if let Some(number) = arguments.show {
-        return show(&builder::case(arguments.seed, number), &mut opinion);
+        return show(&builder::case(arguments.seed, number), opinion);
     }
     let verdicts = verdicts::read()?;
     let minutes = arguments.minutes.or(arguments.cases.is_none().then_some(1.0));
@@ -86,8 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             continue;
         }
         tally.nodes += case.calls.len();
-        let Some(found) = judge(&case, &mut opinion, &mut tally)? else { continue };
-        let (case, found) = Shrinker::new(&mut opinion).shrink(case, found)?;
+        let Some(found) = judge(&case, opinion, &mut tally)? else { continue };
+        let (case, found) = Shrinker::new(opinion).shrink(case, found)?;
         tally.panics += u64::from(found.kind == Kind::Panics);
         if let Some(verdict) = verdicts::find(&verdicts, &case, &found) {
             *tally.judged.entry((verdict.right.clone(), verdict.file.clone())).or_default() += 1;

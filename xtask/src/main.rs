@@ -9,7 +9,7 @@ mod fill;
 mod fixtures;
 mod fuzz;
 mod generate;
-#[cfg(not(feature = "train"))]
+#[cfg(not(all(feature = "train", feature = "tract")))]
 mod heavy;
 mod large;
 mod layout;
