@@ -178,11 +178,17 @@ impl<'a> WorkCx<'a> {
         }
     }
 
-    /// One work item over all elements of the outputs, without reuse of what is read.
+    /// One work item over all elements of the outputs, without reuse of what is read: sums, products, comparisons.
     #[must_use]
     pub fn elementwise(&self) -> Work {
+        self.function(Function::Arithmetic)
+    }
+
+    /// The same for another function of each element.
+    #[must_use]
+    pub fn function(&self, function: Function) -> Work {
         let elements = self.outputs.iter().flatten().map(Sized::elements).max().unwrap_or_default();
-        self.all(Family::Elementwise { elements })
+        self.all(Family::Elementwise { elements, function })
     }
 
     /// One work item that moves the elements of the outputs.
@@ -242,6 +248,52 @@ pub struct Convolution {
     pub groups: u64,
     /// Whether it is transposed: the gradient of a convolution run forward.
     pub transposed: bool,
+    /// Axes that windows slide along: libraries have kernels of their own for three, however flat the image.
+    pub axes: u8,
+}
+
+/// What devices have after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Exchange {
+    /// All the sum.
+    AllReduce,
+    /// All what each had.
+    AllGather,
+    /// Each a part of the sum.
+    ReduceScatter,
+    /// Each a part of what each had.
+    AllToAll,
+    /// One what another had.
+    SendReceive,
+}
+
+impl Exchange {
+    /// How often the buffer passes a device's link.
+    #[must_use]
+    pub fn passes(self, devices: u32) -> f64 {
+        let others = f64::from(devices.saturating_sub(1)) / f64::from(devices.max(1));
+        match self {
+            Self::AllReduce => 2.0 * others,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll => others,
+            Self::SendReceive => 1.0,
+        }
+    }
+}
+
+/// What a function of each element costs beside moving it, from cheap to dear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Function {
+    /// Sums, products, comparisons.
+    #[default]
+    Arithmetic,
+    /// Exponentials and what is made of them.
+    Exponential,
+    /// Error functions.
+    Error,
+    /// Random numbers.
+    Random,
+    /// Powers with any exponent.
+    Power,
 }
 
 impl Convolution {
@@ -320,6 +372,8 @@ pub enum Family {
     Elementwise {
         /// Elements of the output.
         elements: u64,
+        /// The dearest that is computed for each.
+        function: Function,
     },
     /// Normalisation over the batch, by channel.
     BatchNorm {
@@ -379,6 +433,17 @@ pub enum Family {
         /// Elements of a row.
         cols: u64,
     },
+    /// What devices exchange.
+    Collective {
+        /// What each has in the end.
+        exchange: Exchange,
+        /// Bytes of the buffer.
+        bytes: u64,
+        /// Devices that take part.
+        devices: u32,
+        /// Hosts that they sit in.
+        hosts: u32,
+    },
     /// An optimizer's update of weights.
     Update {
         /// Weights.
@@ -407,6 +472,7 @@ impl Family {
             Self::Copy { .. } => "copy",
             Self::Sort { .. } => "sort",
             Self::Update { .. } => "update",
+            Self::Collective { .. } => "collective",
         }
     }
 

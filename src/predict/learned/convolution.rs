@@ -88,6 +88,13 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, convolution: &Convolution
     row.alignment("channels-multiple", each);
     row.alignment("filters-multiple", c.out_channels / c.groups.max(1));
     row.alignment("positions-multiple", product(&c.output).saturating_mul(c.batch));
+    let own = match kernel.pass {
+        Pass::BackwardData => outputs + weights,
+        Pass::BackwardWeight => inputs + outputs,
+        _ => inputs + weights,
+    };
+    // What is added to the result on the way is read beside the operands.
+    row.log("read/operands", kernel.bytes_read / (own * width).max(1.0));
     row.flag("depthwise", depthwise);
     row.flag("transposed", c.transposed);
     base

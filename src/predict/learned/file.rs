@@ -194,11 +194,19 @@ fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
     }
     let (unit, start) = (reader.f32()?, reader.f32()?);
     let trees = reader.u32()?;
-    let sizes = reader.bytes(trees)?.to_vec();
+    let sizes = reader.bytes(trees.checked_mul(2).ok_or(ENDS)?)?;
+    let sizes: Vec<u16> =
+        sizes.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(u16::from_le_bytes).collect();
     let count: usize = sizes.iter().map(|size| usize::from(*size)).sum();
-    let splits = reader.bytes(count.checked_mul(4).ok_or(ENDS)?)?;
-    let splits = splits.chunks_exact(4).filter_map(|bytes| <[u8; 4]>::try_from(bytes).ok());
-    let splits = splits.map(|[feature, bin, left, right]| Split { feature, bin, left, right }).collect();
+    let splits = reader.bytes(count.checked_mul(6).ok_or(ENDS)?)?;
+    let splits = splits.chunks_exact(6).filter_map(|bytes| <[u8; 6]>::try_from(bytes).ok());
+    let split = |[feature, bin, left, other_left, right, other_right]: [u8; 6]| Split {
+        feature,
+        bin,
+        left: u16::from_le_bytes([left, other_left]),
+        right: u16::from_le_bytes([right, other_right]),
+    };
+    let splits = splits.map(split).collect();
     let leaves = reader.bytes((count + trees).checked_mul(2).ok_or(ENDS)?)?;
     let leaves =
         leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
@@ -261,8 +269,12 @@ fn put_forest(body: &mut Vec<u8>, forest: &Forest) {
     body.extend(forest.unit.to_le_bytes());
     body.extend(forest.start.to_le_bytes());
     body.extend((forest.sizes.len() as u32).to_le_bytes());
-    body.extend(&forest.sizes);
-    forest.splits.iter().for_each(|split| body.extend([split.feature, split.bin, split.left, split.right]));
+    forest.sizes.iter().for_each(|size| body.extend(size.to_le_bytes()));
+    for split in &forest.splits {
+        body.extend([split.feature, split.bin]);
+        body.extend(split.left.to_le_bytes());
+        body.extend(split.right.to_le_bytes());
+    }
     forest.leaves.iter().for_each(|leaf| body.extend(leaf.to_le_bytes()));
 }
 

@@ -1,11 +1,11 @@
 //! Boosted trees, flat: what training leaves and pricing walks. Features are cut into bins once, then every split is a
 //! comparison of two bytes.
 
-/// The most leaves of a tree: its nodes are numbered in 7 bits.
-pub const MOST_LEAVES: usize = 64;
+/// The most leaves of a tree: its nodes are numbered in 15 bits, and features in bins of a byte leave no use for more.
+pub const MOST_LEAVES: usize = 1024;
 
 /// A child with this bit is a leaf.
-const LEAF: u8 = 0x80;
+const LEAF: u16 = 0x8000;
 
 /// One split: rows whose bin is at most `bin` go left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct Split {
     /// The last bin that goes left.
     pub bin: u8,
     /// The split or leaf on the left: leaves have the highest bit set.
-    pub left: u8,
+    pub left: u16,
     /// The same on the right.
-    pub right: u8,
+    pub right: u16,
 }
 
 /// Trees over one list of features.
@@ -30,7 +30,7 @@ pub struct Forest {
     /// All leaves, tree by tree, in units of `unit`.
     pub leaves: Vec<i16>,
     /// Splits of each tree; it has one leaf more.
-    pub sizes: Vec<u8>,
+    pub sizes: Vec<u16>,
     /// What a leaf's number is multiplied with.
     pub unit: f32,
     /// What all leaves add to.
@@ -40,7 +40,7 @@ pub struct Forest {
 impl Split {
     /// The mark of a leaf as a child.
     #[must_use]
-    pub const fn leaf(index: u8) -> u8 {
+    pub const fn leaf(index: u16) -> u16 {
         index | LEAF
     }
 }

@@ -13,11 +13,12 @@ pub mod setting;
 pub mod tiles;
 
 mod attention;
+mod collective;
 mod products;
 mod recurrent;
 
 use crate::device::{Device, Precision};
-use crate::ops::work::{Convolution, Family};
+use crate::ops::work::{Convolution, Exchange, Family, Function};
 use crate::runtime::{Kernel, Layout, Library, Pass};
 use rates::{Anchors, Rates};
 use row::Row;
@@ -48,8 +49,18 @@ pub fn family(family: &Family) -> Option<&'static str> {
         Family::BatchNorm { .. } => "batch-norm",
         Family::Pool { .. } => "pool",
         Family::Embedding { .. } => "embedding",
+        Family::Collective { .. } => "collective",
         _ => return None,
     })
+}
+
+/// The name of the predictor that learns a kernel of a setting: its family and its stack's group, three-dimensional
+/// convolutions apart; `None` for families that no predictor learns.
+#[must_use]
+pub fn section_name(kernel: &Kernel, setting: Setting) -> Option<String> {
+    let name = family(&kernel.family)?;
+    let volumes = matches!(kernel.family, Family::Convolution(convolution) if convolution.axes > 2);
+    Some(format!("{name}/{}{}", setting.stack.group(), if volumes { "-3d" } else { "" }))
 }
 
 /// Describes a kernel on a device; `None` for families that no predictor learns.
@@ -68,6 +79,7 @@ pub fn describe(
         Family::Product { batch, m, n, k } => products::describe(&mut row, kernel, [batch, m, n, k], &rates, setting),
         Family::Attention { .. } => attention::describe(&mut row, kernel, &rates, setting)?,
         Family::Recurrent { .. } => recurrent::describe(&mut row, kernel, &rates)?,
+        Family::Collective { .. } => collective::describe(&mut row, kernel, device, setting)?,
         _ => rows::describe(&mut row, kernel, &rates),
     };
     row.add("pass", f64::from(pass_code(kernel.pass)));
@@ -91,6 +103,7 @@ pub fn feature_names(wanted: &str) -> Vec<&'static str> {
         dilation: [1; 3],
         groups: 1,
         transposed: false,
+        axes: 2,
     };
     let attention =
         Family::Attention { batch: 1, heads: 1, kv_heads: 1, queries: 1, keys: 1, head_dim: 1, causal: false };
@@ -99,12 +112,13 @@ pub fn feature_names(wanted: &str) -> Vec<&'static str> {
         Family::Product { batch: 1, m: 1, n: 1, k: 1 },
         attention,
         Family::Recurrent { batch: 1, steps: 1, inputs: 1, hidden: 1, gates: 1, directions: 1 },
-        Family::Elementwise { elements: 1 },
+        Family::Elementwise { elements: 1, function: Function::Arithmetic },
         Family::Softmax { rows: 1, cols: 1 },
         Family::LayerNorm { rows: 1, cols: 1 },
         Family::BatchNorm { rows: 1, channels: 1 },
         Family::Pool { elements: 1, window: 1, average: false },
         Family::Embedding { rows: 1, cols: 1, table: 1 },
+        Family::Collective { exchange: Exchange::AllReduce, bytes: 1, devices: 2, hosts: 1 },
     ];
     let found = families.into_iter().find(|of| family(of) == Some(wanted));
     let described = found.and_then(|family| {

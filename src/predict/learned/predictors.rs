@@ -106,8 +106,7 @@ impl Predictors {
     /// The section that knows best about a kernel: its stack's own.
     #[must_use]
     pub fn of_kernel(&self, kernel: &Kernel, setting: Setting) -> Option<&Section> {
-        let family = super::family(&kernel.family)?;
-        self.section(family, &format!("{family}/{}", setting.stack.group()))
+        self.section(super::family(&kernel.family)?, &super::section_name(kernel, setting)?)
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, sizes: [u64; 4], rates: &
     row.log("n", n);
     row.log("k", k);
     row.log("products", batch);
+    row.flag("left-transposed", setting.transposed[0]);
+    row.flag("right-transposed", setting.transposed[1]);
     row.alignment("m-multiple", whole_m);
     row.alignment("n-multiple", whole_n);
     row.alignment("k-multiple", whole_k);

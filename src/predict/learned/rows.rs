@@ -5,6 +5,14 @@ use super::row::Row;
 use crate::ops::work::Family;
 use crate::runtime::Kernel;
 
+/// The function of an elementwise kernel as a number, from cheap to dear; 0 for others.
+fn function_code(family: &Family) -> f64 {
+    match family {
+        Family::Elementwise { function, .. } => f64::from(*function as u8),
+        _ => 0.0,
+    }
+}
+
 /// The shortest kernel, ms.
 const SHORTEST_MS: f64 = 2e-3;
 
@@ -17,7 +25,7 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, rates: &Rates) -> f64 {
         | Family::Embedding { rows, cols, .. } => (rows, cols, 1),
         Family::BatchNorm { rows, channels } => (channels, rows, 1),
         Family::Pool { elements, window, .. } => (elements, 1, window),
-        Family::Elementwise { elements } | Family::Copy { elements } => (elements, 1, 1),
+        Family::Elementwise { elements, .. } | Family::Copy { elements } => (elements, 1, 1),
         _ => (1, 1, 1),
     };
     let elements = rows as f64 * cols as f64;
@@ -46,7 +54,7 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, rates: &Rates) -> f64 {
     row.add("cols-padding", padded);
     row.log("read-each", kernel.bytes_read / elements.max(1.0));
     row.log("written-each", kernel.bytes_written / elements.max(1.0));
-    row.log("flops-each", kernel.flops / elements.max(1.0));
+    row.add("function", function_code(&kernel.family));
     row.log("window", window as f64);
     base
 }

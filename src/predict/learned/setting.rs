@@ -84,13 +84,31 @@ pub struct Setting {
     pub attention: AttentionKernel,
     /// Whether keys and values are kept in 8 bits.
     pub small_cache: bool,
+    /// Whether the left and the right matrix of a product lie transposed.
+    pub transposed: [bool; 2],
+    /// What the devices of an exchange are joined by.
+    pub link: Link,
+}
+
+/// What joins the devices of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Link {
+    /// What the device's board has.
+    #[default]
+    Board,
+    /// PCIe.
+    Pcie,
+    /// `NVLink` between two, PCIe between pairs.
+    Pairs,
+    /// `NVLink`, Infinity Fabric or a switch of them between all.
+    All,
 }
 
 impl Setting {
     /// A stack and nothing more.
     #[must_use]
     pub fn of(stack: Stack) -> Self {
-        Self { stack, attention: AttentionKernel::Unknown, small_cache: false }
+        Self { stack, attention: AttentionKernel::Unknown, small_cache: false, transposed: [false; 2], link: Link::Board }
     }
 
     /// The measured stack that a runtime's kernel on a device comes nearest to.

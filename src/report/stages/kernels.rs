@@ -85,7 +85,7 @@ fn sizes(family: &Family) -> String {
         Family::Recurrent { batch, steps, inputs, hidden, gates, directions } => {
             format!("batch={batch},steps={steps},in={inputs},hidden={hidden},gates={gates},directions={directions}")
         }
-        Family::Elementwise { elements } | Family::Copy { elements } => format!("elements={elements}"),
+        Family::Elementwise { elements, .. } | Family::Copy { elements } => format!("elements={elements}"),
         Family::BatchNorm { rows, channels } => format!("rows={rows},channels={channels}"),
         Family::LayerNorm { rows, cols }
         | Family::Softmax { rows, cols }
@@ -95,13 +95,27 @@ fn sizes(family: &Family) -> String {
             format!("elements={elements},window={window},{}", if average { "average" } else { "max" })
         }
         Family::Embedding { rows, cols, table } => format!("rows={rows},cols={cols},table={table}"),
+        Family::Collective { exchange, bytes, devices, hosts } => {
+            format!("{exchange:?},bytes={bytes},devices={devices},hosts={hosts}")
+        }
         Family::Update { elements, tensors } => format!("elements={elements},tensors={tensors}"),
     }
 }
 
 fn convolution_sizes(convolution: &Convolution) -> String {
-    let Convolution { batch, in_channels, out_channels, input, output, kernel, stride, dilation, groups, transposed } =
-        convolution;
+    let Convolution {
+        batch,
+        in_channels,
+        out_channels,
+        input,
+        output,
+        kernel,
+        stride,
+        dilation,
+        groups,
+        transposed,
+        axes: _,
+    } = convolution;
     let mut text = format!(
         "batch={batch},in={in_channels}x{},out={out_channels}x{},kernel={}",
         extents(input),

@@ -49,6 +49,7 @@ pub(super) struct Asked<'a> {
     pub(super) min_ms: f64,
     pub(super) dev: bool,
     pub(super) json: bool,
+    pub(super) worst: usize,
 }
 
 /// Runs it.
@@ -68,6 +69,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
     let table::Layers { rows, mut refused } = table::read(&table::files(asked.layers)?)?;
     let count = rows.len() + refused.values().sum::<usize>();
     let mut sets: BTreeMap<Vec<String>, Vec<Pair>> = BTreeMap::new();
+    let mut worst: Vec<(f64, usize, f64)> = Vec::new();
     for (name, examples) in examples(&rows, &mut refused) {
         let family = name.split('/').next().unwrap_or_default();
         let Some(section) = predictors.section(family, &name) else {
@@ -94,6 +96,9 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
             let pair = Pair { predicted: time, measured: example.time_ms, inside: Some(inside) };
             sets.entry(key.collect()).or_default().push(pair);
+            if asked.worst > 0 {
+                worst.push(((time / example.time_ms).ln().abs(), example.row, time));
+            }
         }
     }
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
@@ -101,6 +106,12 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
         println!("{}", serde_json::to_string_pretty(&document(count, &refused, &names, &sets))?);
     } else {
         print(count, &refused, &sets);
+        worst.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        for (_, row, time) in worst.iter().take(asked.worst) {
+            if let Some(row) = rows.get(*row) {
+                println!("{time:.5} ms for {row}");
+            }
+        }
     }
     Ok(true)
 }

@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     min_ms: f64,
 
+    /// Also print the layers that are predicted worst
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    worst: usize,
+
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -70,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             min_ms: arguments.min_ms,
             dev: arguments.dev,
             json: arguments.json,
+            worst: arguments.worst,
         });
     }
     let by = arguments.by.iter().map(|name| name.parse());

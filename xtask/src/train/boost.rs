@@ -41,6 +41,8 @@ pub(crate) struct Growth {
     pub(crate) rows: f64,
     /// Whether it is the median of errors that is fitted instead of their mean: for tables with wild rows.
     pub(crate) median: bool,
+    /// The most bins of a feature.
+    pub(crate) bins: usize,
     /// Seed of what is drawn.
     pub(crate) seed: u64,
 }
@@ -56,6 +58,7 @@ impl Default for Growth {
             features: 0.7,
             rows: 0.8,
             median: false,
+            bins: MOST_BINS,
             seed: 1,
         }
     }
@@ -66,10 +69,10 @@ const MOST_BINS: usize = 255;
 
 impl Instances {
     /// Bins rows of features: the same number in each.
-    pub(crate) fn new(features: &[f32], width: usize, measurement: Vec<u32>, base: Vec<f64>) -> Self {
+    pub(crate) fn new(features: &[f32], width: usize, measurement: Vec<u32>, base: Vec<f64>, bins: usize) -> Self {
         assert_eq!(features.len(), width * measurement.len());
         assert_eq!(base.len(), measurement.len());
-        let cuts: Vec<Vec<f32>> = (0..width).map(|feature| cuts(features, width, feature)).collect();
+        let cuts: Vec<Vec<f32>> = (0..width).map(|feature| cuts(features, width, feature, bins.min(MOST_BINS))).collect();
         let mut bins = vec![0; features.len()];
         for (bins, values) in bins.chunks_exact_mut(width.max(1)).zip(features.chunks_exact(width.max(1))) {
             for ((bin, value), cuts) in bins.iter_mut().zip(values).zip(&cuts) {
@@ -90,7 +93,7 @@ impl Instances {
 }
 
 /// Cuts at quantiles of the distinct values, in the middle between neighbours.
-fn cuts(features: &[f32], width: usize, feature: usize) -> Vec<f32> {
+fn cuts(features: &[f32], width: usize, feature: usize, most: usize) -> Vec<f32> {
     let mut values: Vec<f32> = features.iter().skip(feature).step_by(width.max(1)).copied().collect();
     values.retain(|value| !value.is_nan());
     values.sort_unstable_by(f32::total_cmp);
@@ -107,9 +110,9 @@ fn cuts(features: &[f32], width: usize, feature: usize) -> Vec<f32> {
     // A value that fills a bin of its own leaves fewer for the rest, which are spread evenly over what remains.
     for pair in distinct.windows(2) {
         passed += pair[0].1;
-        let left = MOST_BINS.saturating_sub(cuts.len() + 1).max(1) as f64;
-        let step = if distinct.len() <= MOST_BINS { 0.0 } else { (total as f64 - taken) / left };
-        if cuts.len() + 1 < MOST_BINS && passed as f64 >= taken + step {
+        let left = most.saturating_sub(cuts.len() + 1).max(1) as f64;
+        let step = if distinct.len() <= most { 0.0 } else { (total as f64 - taken) / left };
+        if cuts.len() + 1 < most && passed as f64 >= taken + step {
             cuts.push(f32::midpoint(pair[0].0, pair[1].0));
             taken = passed as f64;
         }
@@ -184,7 +187,7 @@ pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) ->
             let instances: Vec<u32> = (0..part.base.len() as u32)
                 .filter(|instance| chosen[part.measurement[*instance as usize] as usize])
                 .collect();
-            let usable: Vec<bool> = (0..part.width()).map(|_| random.unit() < growth.features).collect();
+            let usable: Vec<usize> = (0..part.width()).filter(|_| random.unit() < growth.features).collect();
             let mut tree = Tree::grow(part, &errors, &weights, instances, &usable, growth);
             // The last rounds settle.
             let rate = growth.rate * if round * 10 > growth.trees * 9 { 0.5 } else { 1.0 };
@@ -265,7 +268,7 @@ impl Tree {
         errors: &[f32],
         weights: &[f32],
         instances: Vec<u32>,
-        usable: &[bool],
+        usable: &[usize],
         growth: &Growth,
     ) -> Self {
         let target = |instance: u32| {
@@ -293,7 +296,7 @@ impl Tree {
             let Some(cut) = leaf.best else { break };
             let index = tree.splits.len();
             tree.splits.push(Split { feature: cut.feature as u8, bin: cut.bin as u8, left: 0, right: 0 });
-            tree.hang(leaf.parent, index as u8);
+            tree.hang(leaf.parent, index as u16);
             let (left, right): (Vec<u32>, Vec<u32>) = leaf
                 .instances
                 .iter()
@@ -318,12 +321,12 @@ impl Tree {
                 leaf.error / (leaf.weight + growth.pull)
             };
             tree.leaves.push(value);
-            tree.hang(leaf.parent, Split::leaf(index as u8));
+            tree.hang(leaf.parent, Split::leaf(index as u16));
         }
         tree
     }
 
-    fn hang(&mut self, parent: Option<(usize, bool)>, child: u8) {
+    fn hang(&mut self, parent: Option<(usize, bool)>, child: u16) {
         if let Some((parent, is_right)) = parent {
             let split = &mut self.splits[parent];
             if is_right { split.right = child } else { split.left = child }
@@ -342,16 +345,16 @@ impl Tree {
         if self.splits.is_empty() {
             return self.leaves[0];
         }
-        let mut next = 0_u8;
-        while next & 0x80 == 0 {
+        let mut next = 0_u16;
+        while next & 0x8000 == 0 {
             let split = &self.splits[usize::from(next)];
             next = if row[usize::from(split.feature)] > split.bin { split.right } else { split.left };
         }
-        self.leaves[usize::from(next & 0x7f)]
+        self.leaves[usize::from(next & 0x7fff)]
     }
 
     fn append(self, forest: &mut Forest) {
-        forest.sizes.push(self.splits.len() as u8);
+        forest.sizes.push(self.splits.len() as u16);
         forest.splits.extend(self.splits);
         forest.leaves.extend(self.leaves.iter().map(|leaf| (leaf / f64::from(UNIT)).round() as i16));
     }
@@ -378,7 +381,7 @@ fn median(instances: &[u32], part: &Instances, errors: &[f32], weights: &[f32]) 
 struct Grower<'a> {
     part: &'a Instances,
     gradients: &'a [[f32; 2]],
-    usable: &'a [bool],
+    usable: &'a [usize],
     growth: &'a Growth,
 }
 
@@ -417,13 +420,12 @@ impl Grower<'_> {
     }
 
     fn part_of_histogram(&self, instances: &[u32]) -> Vec<[f32; 2]> {
-        let width = self.part.width();
-        let mut sums = vec![[0.0_f32; 2]; width * 256];
+        let mut sums = vec![[0.0_f32; 2]; self.usable.len() * 256];
         for instance in instances {
             let [error, weight] = self.gradients[*instance as usize];
             let row = self.part.row(*instance as usize);
-            for (bins, bin) in sums.chunks_exact_mut(256).zip(row) {
-                let slot = &mut bins[usize::from(*bin)];
+            for (bins, feature) in sums.chunks_exact_mut(256).zip(self.usable) {
+                let slot = &mut bins[usize::from(row[*feature])];
                 slot[0] += error;
                 slot[1] += weight;
             }
@@ -436,10 +438,7 @@ impl Grower<'_> {
         let score = |error: f64, weight: f64| error * error / (weight + pull);
         let all = score(error, weight);
         let mut best: Option<Cut> = None;
-        for (feature, bins) in histogram.chunks_exact(256).enumerate() {
-            if !self.usable[feature] {
-                continue;
-            }
+        for (&feature, bins) in self.usable.iter().zip(histogram.chunks_exact(256)) {
             let (mut left_error, mut left_weight) = (0.0_f64, 0.0_f64);
             for (bin, [part_error, part_weight]) in bins.iter().enumerate().take(self.part.cuts[feature].len()) {
                 left_error += f64::from(*part_error);
@@ -478,7 +477,7 @@ mod tests {
             times.push(true_first + true_second);
         }
         let order: Vec<u32> = (0..4_000).collect();
-        let part = |features: &[f32]| Instances::new(features, 1, order.clone(), vec![1.0; 4_000]);
+        let part = |features: &[f32]| Instances::new(features, 1, order.clone(), vec![1.0; 4_000], MOST_BINS);
         let data = Data { weights: vec![1.0; 4_000], parts: vec![part(&first), part(&second)], times };
         let forests = grow(&data, &Growth { trees: 150, leaves: 8, features: 1.1, ..Growth::default() }, |_| ());
         let total = |x: f32, y: f32| forests[0].value(&[x]).exp() + forests[1].value(&[y]).exp();
@@ -493,7 +492,7 @@ mod tests {
         let times: Vec<f64> = (0..20_000).map(|at| 1.0 + f64::from(at % 977_u32) / 100.0).collect();
         let data = Data {
             weights: vec![1.0; 20_000],
-            parts: vec![Instances::new(&features, 1, (0..20_000).collect(), vec![1.0; 20_000])],
+            parts: vec![Instances::new(&features, 1, (0..20_000).collect(), vec![1.0; 20_000], MOST_BINS)],
             times,
         };
         let growth = Growth { trees: 10, features: 1.1, ..Growth::default() };
@@ -502,7 +501,7 @@ mod tests {
 
     #[test]
     fn few_values_have_a_bin_each() {
-        let cuts = cuts(&[1.0, 2.0, 2.0, 3.0, f32::NAN], 1, 0);
+        let cuts = cuts(&[1.0, 2.0, 2.0, 3.0, f32::NAN], 1, 0, MOST_BINS);
         assert_eq!(cuts, [1.5, 2.5]);
     }
 }

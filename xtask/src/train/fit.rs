@@ -32,42 +32,47 @@ pub(crate) struct LeftOut {
     errors: Vec<f64>,
 }
 
-/// The plan of a section.
+/// The plan of a section with so many examples: many large trees where there are many, and few small ones where there are
+/// few.
 pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
-    let mut seen = Growth { seed, ..Growth::default() };
+    let (trees, leaves, rate, least) = match count {
+        0..3_000 => (300, 31, 0.05, 3.0),
+        3_000..40_000 => (700, 63, 0.08, 5.0),
+        _ => (500, 255, 0.1, 10.0),
+    };
+    let mut seen = Growth { trees, leaves, rate, least, features: 0.8, rows: 0.8, seed, ..Growth::default() };
     match section {
-        "convolution/tensorflow" | "product/serving" => {
-            seen.trees = 900;
-            seen.rate = 0.12;
-        }
-        "convolution/miopen" => {
-            seen.trees = 1500;
-            seen.rate = 0.1;
-            seen.median = true;
-        }
-        "convolution/tensorrt" => {
-            seen.trees = 1500;
-            seen.rate = 0.1;
-        }
-        "convolution/cudnn" | "recurrent/cudnn" | "product/cudnn" | "convolution/pytorch" => {
-            seen.trees = 800;
-            seen.rate = 0.05;
-            seen.least = 3.0;
-            seen.leaves = 31;
-        }
+        "convolution/tensorflow" | "product/serving" | "attention/serving" => (seen.trees, seen.rate) = (900, 0.07),
+        "convolution/tensorrt" => seen.trees = 600,
+        // Searched kernels: a few rows are ten times what they should be.
+        "convolution/miopen" | "convolution/miopen-3d" => seen.median = true,
         _ => {}
     }
-    if count < 3_000 {
-        seen.least = 3.0;
-        seen.leaves = 16;
-    }
-    let unseen = Growth { trees: 250, rate: 0.08, least: 20.0, pull: 10.0, features: 0.5, rows: 0.6, ..seen };
+    let unseen = Growth {
+        trees: 250,
+        leaves: 63,
+        rate: 0.08,
+        least: 20.0,
+        pull: 10.0,
+        features: 0.5,
+        rows: 0.6,
+        bins: 64,
+        ..seen
+    };
     Plan { seen, unseen, most: 60_000, leaves_out: true }
 }
 
 /// Fits a section on examples; what is told of progress goes to `tell`.
-pub(crate) fn fit(name: &str, examples: &[Example], plan: &Plan, tell: &dyn Fn(&str)) -> (Section, Vec<LeftOut>) {
-    let learned: Vec<&Example> = examples.iter().filter(|example| !example.dev && !example.calibrates).collect();
+pub(crate) fn fit(
+    name: &str,
+    examples: &[Example],
+    borrowed: &[Example],
+    plan: &Plan,
+    tell: &dyn Fn(&str),
+) -> (Section, Vec<LeftOut>) {
+    let learns = |example: &&Example| !example.dev && !example.calibrates;
+    let mut learned: Vec<&Example> = examples.iter().filter(learns).collect();
+    learned.extend(borrowed.iter().filter(learns));
     let boards: BTreeSet<&str> = learned.iter().map(|example| &*example.device.id).collect();
     let mut boards: Vec<String> = boards.into_iter().map(str::to_owned).collect();
     order(&mut boards, &learned);
@@ -132,7 +137,7 @@ fn order(boards: &mut [String], examples: &[&Example]) {
 fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
     let prepared = prepare(examples, knowledge, boards);
     let protocol = prepared.has_protocol();
-    let mut forests = grow(&prepared.data(), growth, |_| ()).into_iter();
+    let mut forests = grow(&prepared.data(growth.bins), growth, |_| ()).into_iter();
     let kernels: Forest = forests.next().unwrap_or_default();
     Model { kernels, protocol: if protocol { forests.next() } else { None } }
 }

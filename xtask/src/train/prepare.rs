@@ -7,7 +7,7 @@ use dlcost::predict::learned::rates::{Anchors, Rates};
 use dlcost::predict::learned::row::Row;
 use dlcost::predict::learned::section::{Knowledge, Section};
 use dlcost::predict::learned::setting::Stack;
-use dlcost::predict::learned::{Described, describe};
+use dlcost::predict::learned::{Described, describe, section_name};
 
 use super::boost::{Data, Instances};
 use super::measure::{Measurement, Protocol, measure};
@@ -24,6 +24,8 @@ pub(crate) struct Example {
     pub(crate) device: &'static Device,
     /// Milliseconds.
     pub(crate) time_ms: f64,
+    /// How much it counts.
+    pub(crate) weight: f64,
     /// Whether it belongs to the development test set.
     pub(crate) dev: bool,
     /// Whether intervals are calibrated on it.
@@ -59,9 +61,7 @@ fn example(index: usize, row: &LayerRow, device: Option<&'static Device>) -> Res
     let measurement = measure(row)?;
     doubtful(row, &measurement)?;
     let kernel = measurement.kernels.first().ok_or("no kernel")?;
-    let described =
-        describe(kernel, device, measurement.setting, Anchors::Ignore, Row::new()).ok_or("family not learned")?;
-    let section = format!("{}/{}", described.family, measurement.setting.stack.group());
+    let section = section_name(kernel, measurement.setting).ok_or("family not learned")?;
     let group = row.row_group.as_bytes();
     let share = |salt: &[u8]| {
         let digest = md5::compute([salt, group].concat());
@@ -73,6 +73,7 @@ fn example(index: usize, row: &LayerRow, device: Option<&'static Device>) -> Res
         measurement,
         device,
         time_ms: row.time_ms,
+        weight: 1.0,
         dev: share(b"dev-") < 10,
         calibrates: share(b"calibration-") < 10,
     };
@@ -87,7 +88,7 @@ fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
     if &*row.source == "tf1_quadro_p2000" && &*row.pass == "train_step" {
         return Err("too little memory for workspaces: training 2.3 times too long".to_owned());
     }
-    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) {
+    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) && measurement.setting.stack != Stack::Nccl {
         return Err("repeats scatter by more than their median".to_owned());
     }
     if measurement.kernels.iter().any(|kernel| !kernel.flops.is_finite() || kernel.bytes() <= 0.0) {
@@ -105,6 +106,7 @@ impl LayerRow {
 /// Features of examples, as one model of a section sees them.
 #[derive(Debug)]
 pub(crate) struct Prepared {
+    weights: Vec<f64>,
     pub(crate) names: Vec<&'static str>,
     width: usize,
     kernels: Vec<f32>,
@@ -117,7 +119,7 @@ pub(crate) struct Prepared {
 }
 
 /// Features of what a protocol adds.
-pub(crate) const PROTOCOL_WIDTH: usize = 13;
+pub(crate) const PROTOCOL_WIDTH: usize = 14;
 
 /// Describes a kernel of an example as a model of a section sees it.
 pub(crate) fn described(
@@ -159,6 +161,7 @@ pub(crate) fn protocol_row(
     let row = [
         board as f32,
         flag(protocol.step),
+        f32::from(protocol.run),
         f32::from(protocol.optimizer),
         f32::from(protocol.activation),
         flag(protocol.bias),
@@ -186,6 +189,7 @@ pub(crate) fn prepare(examples: &[&Example], knowledge: Knowledge, boards: &[Str
         protocol_of: Vec::new(),
         protocol_base: Vec::new(),
         times: Vec::new(),
+        weights: Vec::new(),
     };
     for (at, example) in examples.iter().enumerate() {
         let mut together = 0.0;
@@ -208,6 +212,7 @@ pub(crate) fn prepare(examples: &[&Example], knowledge: Knowledge, boards: &[Str
             prepared.protocol_base.push(base);
         }
         prepared.times.push(example.time_ms);
+        prepared.weights.push(example.weight);
     }
     prepared
 }
@@ -231,13 +236,12 @@ impl Prepared {
     }
 
     /// What trees are grown on.
-    pub(crate) fn data(self) -> Data {
-        let count = self.times.len();
-        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base)];
+    pub(crate) fn data(self, bins: usize) -> Data {
+        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base, bins)];
         if !self.protocol_of.is_empty() {
-            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base));
+            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base, bins));
         }
-        Data { times: self.times, weights: vec![1.0; count], parts }
+        Data { times: self.times, weights: self.weights, parts }
     }
 }
 

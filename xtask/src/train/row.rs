@@ -22,9 +22,31 @@ pub(crate) struct LayerRow {
     pub(crate) row_group: Rc<str>,
     pub(crate) use_bias: bool,
     pub(crate) bidirectional: bool,
+    pub(crate) trans_a: bool,
+    pub(crate) trans_b: bool,
     pub(crate) sizes: Sizes,
     pub(crate) time_ms: f64,
     pub(crate) time_std_ms: Option<f64>,
+}
+
+impl std::fmt::Display for LayerRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ms: {} {}", self.time_ms, self.source, self.device)?;
+        for text in
+            [&self.family, &self.op, &self.pass, &self.precision, &self.optimizer, &self.activation, &self.padding]
+        {
+            if !text.is_empty() {
+                write!(f, " {text}")?;
+            }
+        }
+        write!(f, "{}", self.sizes)?;
+        for text in [&self.kernel, &self.notes] {
+            if !text.is_empty() {
+                write!(f, "; {text}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 macro_rules! sizes {
@@ -34,6 +56,15 @@ macro_rules! sizes {
         #[allow(missing_docs)]
         pub(crate) struct Sizes {
             $(pub(crate) $name: u64,)*
+        }
+
+        impl std::fmt::Display for Sizes {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $(if self.$name > 0 {
+                    write!(f, concat!(" ", stringify!($name), "={}"), self.$name)?;
+                })*
+                Ok(())
+            }
         }
 
         impl Sizes {

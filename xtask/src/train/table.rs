@@ -132,6 +132,8 @@ fn set(row: &mut LayerRow, column: &str, field: &Field, texts: &mut Texts) -> Re
         match column {
             "use_bias" => row.use_bias = *truth,
             "bidirectional" => row.bidirectional = *truth,
+            "trans_a" => row.trans_a = *truth,
+            "trans_b" => row.trans_b = *truth,
             _ => {}
         }
         return Ok(());
