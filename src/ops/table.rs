@@ -335,6 +335,7 @@ pub const ENTRIES: &[Entry] = &[
     microsoft("ConcatTraining", [1, MANY], 2, microsoft_shapes::standard),
     microsoft("ConvGrad", [3, 3], 3, microsoft_conv_grad::conv_grad),
     microsoft("ConvStateReplay", [4, 4], 1, microsoft_elementwise::alike),
+    microsoft("ConvTransposeWithDynamicPads", [2, 4], 1, conv_transpose::conv_transpose),
     microsoft("CropAndResize", [4, 4], 1, detection::crop_and_resize),
     microsoft("DecoderAttention", [5, 12], 3, microsoft_decoder_attention::projected),
     microsoft("DecoderMaskedMultiHeadAttention", [1, 11], 4, microsoft_attention::multi_head_attention),
