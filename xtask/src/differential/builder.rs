@@ -313,3 +313,27 @@ impl Call {
         self.set(name, Attribute::Text(value.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_a_seed_make_one_model_that_reads_back() {
+        for number in 0..60 {
+            let made = case(7, number);
+            assert_eq!(case(7, number), made);
+            assert!(made.model().is_ok(), "{}", made.text());
+        }
+        assert_ne!(case(7, 0), case(8, 0));
+    }
+
+    #[test]
+    fn models_go_through_all_families() {
+        let mut seen = std::collections::BTreeSet::new();
+        for number in 0..600 {
+            seen.extend(case(1, number).calls.iter().map(|call| call.op));
+        }
+        assert!(seen.len() > 90, "{seen:?}");
+    }
+}
