@@ -46,6 +46,9 @@ fn truth(fact: Option<&TensorFact>) -> Option<bool> {
         .map(|flag| flag != 0)
 }
 
+/// A product with the inputs that stand left and right in it.
+type Projection = (Family, usize, usize);
+
 impl ProjectedAttention {
     fn sizes<'a>(&self, fact: impl Fn(usize) -> Option<&'a TensorFact>) -> Result<Option<Sizes>, Fault> {
         let shape = |input: usize| fact(input).and_then(|fact| fact.shape.as_ref());
@@ -87,7 +90,7 @@ impl ProjectedAttention {
     }
 
     /// The products with numbers: of the query (and of key and value alike), and the attention.
-    fn families(&self, cx: &WorkCx<'_>) -> Option<(Vec<(Family, usize, usize)>, Family)> {
+    fn families(&self, cx: &WorkCx<'_>) -> Option<(Vec<Projection>, Family)> {
         let [first, second, k] = *cx.input(0)?.dims else { return None };
         let heads = self.heads.unsigned_abs();
         let tokens = first.saturating_mul(second);

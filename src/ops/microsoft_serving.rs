@@ -126,9 +126,12 @@ fn streams(shape: &Shape, branches: i64) -> Option<(Vec<Dim>, Dim, Dim)> {
     Some((rest.to_vec(), branches.clone(), last.clone()))
 }
 
+/// Element type and dims of an output, as far as they are known.
+type Typed = (Option<ElementType>, Option<Vec<Dim>>);
+
 impl Serving {
     /// Types and dims of the outputs; `None` for one whose rank is not known.
-    fn outputs(&self, cx: &mut InferCx<'_>) -> Option<Vec<(Option<ElementType>, Option<Vec<Dim>>)>> {
+    fn outputs(&self, cx: &mut InferCx<'_>) -> Option<Vec<Typed>> {
         let first = cx.shape(0).map(|shape| shape.dims().to_vec());
         let like =
             |cx: &InferCx<'_>, input: usize| (cx.element(input), cx.shape(input).map(|shape| shape.dims().to_vec()));

@@ -149,7 +149,7 @@ impl Col2Im {
             let padding = at(&self.pads, axis, 0) + at(&self.pads, axis + image_axes(&self.pads), 0);
             let reach = (block - 1) * at(&self.dilations, axis, 1) + 1;
             let steps = image.clone()? + padding - reach;
-            count = count * (steps.floor_div(&Dim::constant(at(&self.strides, axis, 1))) + 1);
+            count *= steps.floor_div(&Dim::constant(at(&self.strides, axis, 1))) + 1;
         }
         Some(count)
     }

@@ -122,7 +122,7 @@ impl Opinion for OnnxRuntime {
 }
 
 fn said(answer: &Value) -> Result<Said, Box<dyn Error>> {
-    let text = |key: &str| answer.get(key).and_then(Value::as_str).map(|text| one_line(text));
+    let text = |key: &str| answer.get(key).and_then(Value::as_str).map(one_line);
     if let Some(why) = text("none") {
         return Ok(Said::Silent(why));
     }
