@@ -54,13 +54,13 @@ pub fn family(family: &Family) -> Option<&'static str> {
     })
 }
 
-/// The name of the predictor that learns a kernel of a setting: its family and its stack's group, three-dimensional
+/// The name of the predictor that learns a kernel of a stack: its family and its stack's group, three-dimensional
 /// convolutions apart; `None` for families that no predictor learns.
 #[must_use]
-pub fn section_name(kernel: &Kernel, setting: Setting) -> Option<String> {
+pub fn section_name(kernel: &Kernel, stack: Stack) -> Option<String> {
     let name = family(&kernel.family)?;
     let volumes = matches!(kernel.family, Family::Convolution(convolution) if convolution.axes > 2);
-    Some(format!("{name}/{}{}", setting.stack.group(), if volumes { "-3d" } else { "" }))
+    Some(format!("{name}/{}{}", stack.group(), if volumes { "-3d" } else { "" }))
 }
 
 /// Describes a kernel on a device; `None` for families that no predictor learns.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 
-use dlcost::device::{Device, Found, Precision, Reached, find};
+use dlcost::device::{Device, Found, Reached, find};
 use dlcost::predict::learned::rates::Anchors;
 
 /// The devices that rows name, with what is to be known of them.
@@ -77,23 +77,3 @@ impl Devices {
 
 /// What large products and copies reach on a device over what is assumed of it, tried on a grid.
 pub(crate) const FACTORS: [f64; 13] = [0.35, 0.42, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.12, 1.25, 1.4, 1.6, 1.8];
-
-/// A device whose reached rates are those of its data sheet times factors.
-pub(crate) fn scaled(device: &Device, product: f64, copy: f64) -> Device {
-    let mut scaled = device.clone();
-    for precision in Precision::ALL {
-        let rates = dlcost::predict::learned::rates::Rates::of(device, precision, Anchors::Ignore);
-        let slot = match precision {
-            Precision::Fp64 => &mut scaled.reached.products.fp64,
-            Precision::Fp32 => &mut scaled.reached.products.fp32,
-            Precision::Tf32 => &mut scaled.reached.products.tf32,
-            Precision::Fp16 => &mut scaled.reached.products.fp16,
-            Precision::Bf16 => &mut scaled.reached.products.bf16,
-            Precision::Fp8 => &mut scaled.reached.products.fp8,
-            Precision::Int8 => &mut scaled.reached.products.int8,
-        };
-        *slot = Some(rates.product / 1e9 * product);
-        scaled.reached.copy_gb_s = Some(rates.memory / 1e6 * copy);
-    }
-    scaled
-}

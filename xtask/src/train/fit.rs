@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use dlcost::predict::learned::forest::Forest;
-use dlcost::predict::learned::rates::Anchors;
-use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section};
+use dlcost::predict::learned::rates::{Anchors, scaled};
+use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section, Tuned};
 
 use super::boost::{Growth, grow};
-use super::prepare::{Example, predicted, prepare};
+use super::anchor::FACTORS;
+use super::prepare::{Example, predicted, predicted_on, prepare};
 
 /// How the models of a section are grown.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,13 @@ pub(crate) struct LeftOut {
     pub(crate) anchored: f64,
     /// Logarithms of measured over predicted, by data sheet.
     errors: Vec<f64>,
+}
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { chip, rows, sheet, anchored, .. } = self;
+        write!(f, "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({rows} rows)", 100.0 * sheet, 100.0 * anchored)
+    }
 }
 
 /// The plan of a section with so many examples: many large trees where there are many, and few small ones where there are
@@ -59,7 +67,7 @@ pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
         bins: 64,
         ..seen
     };
-    Plan { seen, unseen, most: 60_000, leaves_out: true }
+    Plan { seen, unseen, most: 40_000, leaves_out: true }
 }
 
 /// Fits a section on examples; what is told of progress goes to `tell`.
@@ -97,13 +105,23 @@ pub(crate) fn fit(
         domain,
         seen_interval: wide,
         unseen_interval: wide,
+        by_board: Vec::new(),
+        tuned: Vec::new(),
     };
-    let calibration: Vec<f64> = examples
+    let calibration: Vec<(&str, f64)> = examples
         .iter()
         .filter(|example| example.calibrates && !example.dev)
-        .filter_map(|example| Some(libm::log(example.time_ms / predicted(&section, example, Anchors::Ignore)?)))
+        .filter_map(|example| {
+            let error = libm::log(example.time_ms / predicted(&section, example, Anchors::Ignore)?);
+            Some((&*example.device.id, error))
+        })
         .collect();
-    section.seen_interval = interval(calibration).unwrap_or(wide);
+    section.seen_interval = interval(calibration.iter().map(|(_, error)| *error).collect()).unwrap_or(wide);
+    let of_board = |board: &String| {
+        let errors: Vec<f64> = calibration.iter().filter(|(of, _)| of == board).map(|(_, error)| *error).collect();
+        interval(errors.clone()).filter(|_| errors.len() >= ENOUGH).unwrap_or(section.seen_interval)
+    };
+    section.by_board = section.boards.iter().map(of_board).collect();
     let mut left_out = Vec::new();
     if plan.leaves_out {
         left_out = leave_out(&learned, plan, tell, name);
@@ -115,6 +133,31 @@ pub(crate) fn fit(
     (section, left_out)
 }
 
+/// Learns what a few rows of a device tell: the rates that make them come out best, and what remains.
+pub(crate) fn tune(section: &mut Section, board: &str, examples: &[&Example]) {
+    let Some(device) = examples.first().map(|example| example.device) else { return };
+    let mut best: Option<(f64, Tuned)> = None;
+    for product in FACTORS {
+        for copy in FACTORS {
+            let known = scaled(device, product, copy);
+            let predicted =
+                |example: &&Example| Some(example.time_ms / predicted_on(section, example, &known, Knowledge::Anchored)?);
+            let mut errors: Vec<f64> = examples.iter().filter_map(predicted).map(libm::log).collect();
+            errors.sort_unstable_by(f64::total_cmp);
+            let middle = errors.get(errors.len() / 2).copied().unwrap_or_default();
+            // Rates far from the data sheet need a reason.
+            let strange = libm::log(product).abs() + libm::log(copy).abs() + middle.abs();
+            let error = errors.iter().map(|error| (error - middle).abs()).sum::<f64>() / errors.len().max(1) as f64;
+            let cost = error + 0.02 * strange;
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                let scale = libm::exp(middle) as f32;
+                best = Some((cost, Tuned { board: board.to_owned(), product: product as f32, copy: copy as f32, scale }));
+            }
+        }
+    }
+    section.tuned.extend(best.map(|(_, tuned)| tuned));
+}
+
 /// Devices in the order of how far they are from physics, so that one cut of their numbers parts what is alike.
 fn order(boards: &mut [String], examples: &[&Example]) {
     let mut sums: std::collections::HashMap<&str, (f64, f64)> = std::collections::HashMap::new();
@@ -122,7 +165,7 @@ fn order(boards: &mut [String], examples: &[&Example]) {
         let base: f64 = (0..example.measurement.kernels.len())
             .filter_map(|kernel| {
                 let row = dlcost::predict::learned::row::Row::new();
-                super::prepare::described(example, kernel, Knowledge::Sheet, &[], row)
+                super::prepare::described(example, example.device, kernel, Knowledge::Sheet, &[], row)
                     .map(|described| described.base_ms)
             })
             .sum();
@@ -196,8 +239,13 @@ fn unseen_only(model: Model) -> Section {
         domain: Vec::new(),
         seen_interval: wide,
         unseen_interval: wide,
+        by_board: Vec::new(),
+        tuned: Vec::new(),
     }
 }
+
+/// Rows from which on a board has an interval of its own.
+const ENOUGH: usize = 100;
 
 /// The interval that holds 80 % of errors (logarithms of measured over predicted), symmetric in the tails.
 fn interval(mut errors: Vec<f64>) -> Option<Interval> {
