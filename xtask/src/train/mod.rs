@@ -1,6 +1,8 @@
 //! `cargo xtask train`: makes predictors from tables of measured layers.
 
 pub(crate) mod boost;
+#[cfg(feature = "train")]
+mod contest;
 pub(crate) mod fit;
 pub(crate) mod measure;
 pub(crate) mod prepare;

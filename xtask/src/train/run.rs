@@ -9,6 +9,7 @@ use dlcost::predict::learned::file;
 use dlcost::predict::learned::rates::Anchors;
 use dlcost::predict::learned::section::Section;
 
+use super::contest;
 use super::fit::{fit, plan};
 use super::prepare::{Example, Sections, examples, predicted};
 use super::table;
@@ -41,9 +42,22 @@ pub(crate) struct Arguments {
     /// Does not leave chips out in turn, so that intervals on unseen devices are a guess
     #[arg(long)]
     quick: bool,
+    /// Holds other methods against the shipped one on samples and writes tables into README.md of the folder for
+    /// predictors; `alone` fits no predictors beside
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "too")]
+    compare: Option<Compare>,
     /// Seed of all that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+/// What is done beside the contest of methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Compare {
+    /// Predictors are fitted first.
+    Too,
+    /// Nothing.
+    Alone,
 }
 
 /// Runs the command.
@@ -63,6 +77,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         examples.retain(|example| !excluded(&arguments.exclude_chip, &example.device.board.chip));
     }
     print_refused(&refused);
+    let page = arguments.out.join("README.md");
+    if arguments.compare == Some(Compare::Alone) {
+        return contest::compare(&sections, &arguments.only, arguments.seed, &page);
+    }
     let mut made: BTreeMap<String, Vec<Section>> = BTreeMap::new();
     for (name, examples) in &sections {
         if !arguments.only.is_empty() && !arguments.only.contains(name) {
@@ -95,6 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     for (family, sections) in &made {
         let path = arguments.out.join(format!("{family}.bin"));
         fs::write(&path, file::write(0, sections))?;
+    }
+    if arguments.compare.is_some() {
+        contest::compare(&sections, &arguments.only, arguments.seed, &page)?;
     }
     eprintln!("{:.0} s in all", begun.elapsed().as_secs_f64());
     Ok(true)
