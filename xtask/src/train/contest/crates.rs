@@ -58,9 +58,9 @@ pub(super) fn forest(rows: &Rows, seed: u64) -> Result<Fitted, String> {
 }
 
 /// Rounds of smartcore's boosting.
-pub(super) const BOOSTING_ROUNDS: usize = 150;
+pub(super) const BOOSTING_ROUNDS: usize = 120;
 /// The most rows that each of its trees is grown on: it sorts all rows of a node by every feature, at every node.
-pub(super) const BOOSTING_ROWS: usize = 2_500;
+pub(super) const BOOSTING_ROWS: usize = 2_000;
 
 /// Gradient boosting (smartcore): exact cuts, depth 6, no drawing of features, no histogram.
 pub(super) fn boosting(rows: &Rows, seed: u64) -> Result<Fitted, String> {

@@ -43,7 +43,9 @@ impl Layer {
     fn forward(&self, inputs: &[f32]) -> Vec<f32> {
         let (weights, added) = self.weights.split_at(inputs.len() * self.outputs);
         let mut outputs = added.to_vec();
-        for (input, weights) in inputs.iter().zip(weights.chunks_exact(self.outputs)).filter(|(input, _)| **input != 0.0) {
+        for (input, weights) in
+            inputs.iter().zip(weights.chunks_exact(self.outputs)).filter(|(input, _)| **input != 0.0)
+        {
             outputs.iter_mut().zip(weights).for_each(|(output, weight)| *output += input * weight);
         }
         outputs

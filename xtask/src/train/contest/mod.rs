@@ -21,8 +21,8 @@ use page::Line;
 use rows::{Encoder, Rows, sample, single};
 
 /// The most rows that are learned from, and that are predicted.
-const MOST_LEARNED: usize = 12_000;
-const MOST_PREDICTED: usize = 4_000;
+const MOST_LEARNED: usize = 8_000;
+const MOST_PREDICTED: usize = 3_000;
 /// The fewest, for a section to take part.
 const FEWEST: [usize; 2] = [200, 30];
 
@@ -52,9 +52,10 @@ struct Fitted {
 }
 
 /// How a method did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Score {
-    /// Mean and median of |predicted / measured - 1|.
+    /// |predicted / measured - 1|, row by row; their mean and median.
+    errors: Vec<f64>,
     mean: f64,
     median: f64,
     /// Seconds to fit.
@@ -170,11 +171,12 @@ fn score(fitted: &Fitted, rows: &Rows) -> Score {
     let error = |((factor, base), time): ((&f64, &[f64; 2]), &f64)| {
         ((base[0] + base[1]) * libm::exp(*factor) / time - 1.0).abs()
     };
-    let mut errors: Vec<f64> = pairs.map(error).collect();
-    errors.sort_unstable_by(f64::total_cmp);
+    let errors: Vec<f64> = pairs.map(error).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
-    let median = errors.get(errors.len() / 2).copied().unwrap_or_default();
-    Score { mean, median, micros, ..Score::default() }
+    let mut sorted = errors.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let median = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+    Score { errors, mean, median, micros, ..Score::default() }
 }
 
 /// The physical time alone, times one factor.

@@ -95,9 +95,10 @@ fn best(scores: &[Score]) -> Option<usize> {
 
 /// Every method over all sections.
 fn means(lines: &[Line]) -> String {
-    let mut text = "\n| method | what it is | seen, mean of sections, % | unseen, % | fits together, s | a row, µs | size, \
+    let mut text =
+        "\n| method | what it is | seen, mean of sections, % | unseen, % | fits together, s | a row, µs | size, \
                     KB |\n|---|---|---:|---:|---:|---:|---:|\n"
-        .to_owned();
+            .to_owned();
     for (at, method) in Method::ALL.into_iter().enumerate() {
         let seen: Vec<&Score> = lines.iter().filter_map(|line| line.seen.get(at)).collect();
         let unseen: Vec<&Score> = lines.iter().filter_map(|line| line.unseen.as_ref()?.1.get(at)).collect();
@@ -124,27 +125,29 @@ fn means(lines: &[Line]) -> String {
 
 /// Where another method than the shipped one won by more than noise.
 fn winners(lines: &[Line]) -> String {
+    let seen = lines.iter().map(|line| (&*line.section, &*line.seen)).collect::<Vec<_>>();
+    let unseen = lines.iter().filter_map(|line| Some((&*line.section, &*line.unseen.as_ref()?.1)));
+    let rounds = [("on boards seen", NOISE[0], seen), ("on the chip left out", NOISE[1], unseen.collect())];
     let mut text = String::new();
-    for (what, noise, unseen) in [("on boards seen", NOISE[0], false), ("on the chip left out", NOISE[1], true)] {
-        let of = |line: &'_ Line| if unseen { line.unseen.as_ref().map(|(_, scores)| scores.clone()) } else { Some(line.seen.clone()) };
-        let rounds: Vec<(&str, Vec<Score>)> =
-            lines.iter().filter_map(|line| Some((&*line.section, of(line)?))).collect();
-        let better: Vec<String> = rounds
-            .iter()
-            .filter_map(|(section, scores)| {
-                let (at, ours) = (best(scores)?, scores.last()?.mean);
-                let by = 100.0 * (ours - scores[at].mean);
-                (by > noise).then(|| format!("{section} ({}, by {by:.1})", Method::ALL[at].head()))
-            })
-            .collect();
+    for (what, noise, sections) in rounds {
+        let better: Vec<String> = sections.iter().filter_map(|(name, scores)| better(name, scores, noise)).collect();
         let list = if better.is_empty() { "none".to_owned() } else { better.join(", ") };
-        let _ = writeln!(
-            text,
-            "\nSections of {} where another method is ahead of boosting over sums by more than {noise} points {what}: {list}.",
-            rounds.len()
-        );
+        let _ = writeln!(text, "\nOf {} sections, ahead of sums by more than noise {what}: {list}.", sections.len());
     }
     text
+}
+
+/// The winner of a section that is ahead by more than noise: so many points, and two standard errors of the difference
+/// row by row.
+fn better(section: &str, scores: &[Score], noise: f64) -> Option<String> {
+    let (at, ours) = (best(scores)?, scores.last()?);
+    let winner = scores.get(at)?;
+    let count = ours.errors.len() as f64;
+    let by = ours.mean - winner.mean;
+    let squares = ours.errors.iter().zip(&winner.errors).map(|(ours, winner)| (ours - winner - by).powi(2));
+    let deviation = (squares.sum::<f64>() / count / count).sqrt();
+    let head = Method::ALL.get(at)?.head();
+    (100.0 * by > noise && by > 2.0 * deviation).then(|| format!("{section} ({head}, {:.1} points)", 100.0 * by))
 }
 
 impl Method {
@@ -164,7 +167,9 @@ impl Method {
         match self {
             Self::Physics => "physical time times one factor".to_owned(),
             Self::Linear => "linfa: least squares with a small square penalty; kinds have a column each".to_owned(),
-            Self::Forest => format!("smartcore: random forest, {} trees, a third of the features", crates::FOREST_TREES),
+            Self::Forest => {
+                format!("smartcore: random forest, {} trees, a third of the features", crates::FOREST_TREES)
+            }
             Self::Boosting => format!(
                 "smartcore: boosting, {} trees of depth 6; it has exact cuts only, so a tree sees at most {} rows",
                 crates::BOOSTING_ROUNDS,
@@ -182,7 +187,7 @@ mod tests {
     use super::*;
 
     fn scores(means: [f64; 7]) -> Vec<Score> {
-        means.map(|mean| Score { mean, median: mean / 2.0, bytes: Some(1_000), ..Score::default() }).to_vec()
+        means.map(|mean| Score { mean, median: mean / 2.0, errors: vec![mean; 40], ..Score::default() }).to_vec()
     }
 
     #[test]
@@ -202,7 +207,7 @@ mod tests {
         };
         let text = tables(&[line], &[]);
         assert!(text.contains("| 7.0 / 3.5 | **4.5 / 2.2** | 5.0 / 2.5 |\n"), "{text}");
-        assert!(text.contains("0.2 points on boards seen: product/serving (net, by 0.5).\n"), "{text}");
-        assert!(text.contains("1 points on the chip left out: none.\n"), "{text}");
+        assert!(text.contains("noise on boards seen: product/serving (net, 0.5 points).\n"), "{text}");
+        assert!(text.contains("noise on the chip left out: none.\n"), "{text}");
     }
 }
