@@ -43,10 +43,12 @@ impl Method {
         [Self::Physics, Self::Linear, Self::Forest, Self::Boosting, Self::Perpetual, Self::Net, Self::Sums];
 }
 
+/// Gives logarithms of measured over physical time.
+type Predict = Box<dyn Fn(&Rows) -> Vec<f64>>;
+
 /// What a method learned.
 struct Fitted {
-    /// Logarithms of measured over physical time.
-    predict: Box<dyn Fn(&Rows) -> Vec<f64>>,
+    predict: Predict,
     /// As it would be stored, where it can be told.
     bytes: Option<usize>,
 }

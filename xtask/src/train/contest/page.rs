@@ -90,7 +90,8 @@ fn cells(scores: &[Score]) -> String {
 }
 
 fn best(scores: &[Score]) -> Option<usize> {
-    (0..scores.len()).min_by(|a, b| scores[*a].mean.total_cmp(&scores[*b].mean))
+    let means = scores.iter().map(|score| score.mean).enumerate();
+    means.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
 }
 
 /// Every method over all sections.

@@ -49,7 +49,7 @@ pub(super) fn single(examples: &[Example]) -> Vec<&Example> {
 }
 
 /// At most so many examples, drawn, in their order.
-pub(super) fn sample<'e>(mut examples: Vec<&'e Example>, most: usize, seed: u64) -> Vec<&'e Example> {
+pub(super) fn sample(mut examples: Vec<&Example>, most: usize, seed: u64) -> Vec<&Example> {
     let mut random = Random::new(seed);
     let count = examples.len();
     for at in 0..most.min(count) {
