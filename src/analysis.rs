@@ -16,7 +16,7 @@ use crate::ops::{Cost, Repeats};
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
 use crate::passes::compose::compose;
 use crate::passes::count::{Counted, Layer, count};
-use crate::passes::infer::{Inference, infer};
+use crate::passes::infer::{Inference, infer, shape_stored};
 use crate::passes::kinds::Operations;
 use crate::passes::parameters::{Usage, classify};
 use crate::passes::resolve::resolve;
@@ -97,6 +97,7 @@ impl Analysis {
         diagnostics.append(&mut bound.diagnostics);
         let mut inference = infer(&program, &bound);
         diagnostics.append(&mut inference.diagnostics);
+        shape_stored(&mut program, &inference);
         let usages = classify(&program);
         let frozen: HashSet<_> =
             program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
