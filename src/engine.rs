@@ -259,8 +259,11 @@ impl Checked {
                 free: OnceLock::new(),
             };
         };
-        let mut files = ExternalFiles::new(source.folder.clone());
-        diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
+        // A Keras file holds no weights here, and no side files.
+        if loaded.format.is_none_or(|format| !format.is_keras()) {
+            let mut files = ExternalFiles::new(source.folder.clone());
+            diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
+        }
         let header = Header::of(&model);
         let bindings = bindings(options);
         let frozen = globs(&options.frozen);

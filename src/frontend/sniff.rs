@@ -20,6 +20,12 @@ pub enum Format {
 }
 
 impl Format {
+    /// Whether it is a Keras file in one of its forms.
+    #[must_use]
+    pub fn is_keras(self) -> bool {
+        matches!(self, Self::KerasJson | Self::KerasArchive | Self::KerasHdf5)
+    }
+
     /// The word of the report.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -206,15 +206,23 @@ impl<'p> Builder<'p> {
         self.recorded.entry(tensor.clone()).or_insert(ty);
     }
 
+    /// What a layer was built for, where nothing is known of what it reads.
+    pub(super) fn record_built(&mut self, tensor: &Name, dims: Vec<DimDef>) {
+        if self.opaque.contains(tensor) {
+            self.record(tensor, TensorTypeDef { element: None, shape: Some(dims) });
+        }
+    }
+
     /// The graph, with recorded shapes as declarations. The types of most tensors follow from policies.
     pub(super) fn finish(&mut self) -> GraphDef {
         let mut graph = std::mem::take(&mut self.graph);
         let made: Vec<Name> = graph.nodes.iter().flat_map(|node| &node.outputs).cloned().collect();
         for name in made {
             let Some(mut ty) = self.recorded.remove(&name) else { continue };
-            if !self.opaque.contains(&name) {
-                ty.element = None;
-            }
+            ty.element = match self.opaque.contains(&name) {
+                true => ty.element.or(Some(ElementType::Float)),
+                false => None,
+            };
             graph.value_info.push(ValueInfo { name, ty: Some(TypeDef::Tensor(ty)), span: Span::default() });
         }
         graph

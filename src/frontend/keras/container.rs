@@ -67,7 +67,7 @@ pub fn open(source: &Source) -> Result<Contents, Failure> {
         return archive(bytes);
     }
     if bytes.starts_with(HDF5) {
-        return Err(Failure::new(Code::NotAModel, "HDF5"));
+        return hdf5(source);
     }
     let unpacked;
     let (bytes, origin) = if bytes.starts_with(GZIP) {
@@ -119,6 +119,45 @@ pub(crate) fn gzip_head(bytes: &[u8], length: usize) -> Vec<u8> {
     }
     head.truncate(filled);
     head
+}
+
+/// The attributes of an HDF5 file that Keras writes.
+fn hdf5(source: &Source) -> Result<Contents, Failure> {
+    let length = source.bytes.len() as u64;
+    let most = usize::try_from(LARGEST).unwrap_or(usize::MAX);
+    let options = hdf5_reader::OpenOptions::default()
+        .with_max_read_bytes(most)
+        .with_max_object_header_bytes(most)
+        .with_chunk_cache_bytes(0);
+    let cut = || {
+        Failure::new(Code::TruncatedFile, "the HDF5 file is cut short")
+            .help("the download or copy stopped early: compare the file's size with the original")
+    };
+    let damaged = |error: hdf5_reader::error::Error| Failure::new(Code::MalformedFile, format!("the HDF5 file is damaged: {error}"));
+    let file = hdf5_reader::Hdf5File::from_owner(source.bytes.clone(), options).map_err(damaged)?;
+    let cut_short = file.superblock().eof_address > length;
+    let failed = |error| if cut_short { cut() } else { damaged(error) };
+    let root = file.root_group().map_err(failed)?;
+    let attribute = root.attribute("model_config").map_err(|error| match error {
+        hdf5_reader::error::Error::AttributeNotFound(_) => Failure::new(
+            Code::NotAModel,
+            "the HDF5 file holds weights only: it has no attribute model_config",
+        )
+        .help("save the whole model with model.save(...), or check the JSON of model.to_json()"),
+        error => failed(error),
+    })?;
+    let text = attribute.read_string().map_err(|error| match error {
+        hdf5_reader::error::Error::TypeMismatch { .. } => {
+            Failure::new(Code::MalformedFile, format!("model_config is not text: {error}"))
+        }
+        error => failed(error),
+    })?;
+    if text.len() as u64 > LARGEST {
+        return Err(too_large("model_config"));
+    }
+    let beside = |name: &str| root.attribute(name).and_then(|attribute| attribute.read_string()).ok();
+    let training = beside("training_config").filter(|text| text.len() as u64 <= LARGEST_BESIDE);
+    Ok(Contents { text: text.into(), origin: "model_config: ", version: beside("keras_version"), training })
 }
 
 fn archive(bytes: &[u8]) -> Result<Contents, Failure> {

@@ -212,6 +212,9 @@ impl<'b, 'p> Reader<'b, 'p> {
         for (index, json) in list.iter().enumerate() {
             let Some(entry) = self.entry(json, index) else { continue };
             if entry.class == "InputLayer" {
+                if around.depth > 0 {
+                    tensors = tensors.into_iter().map(|name| self.pass(&entry, around, name)).collect();
+                }
                 continue;
             }
             let repeats = names.entry(entry.name.clone()).or_insert(0);
@@ -289,7 +292,7 @@ impl<'b, 'p> Reader<'b, 'p> {
         let outputs = config.get("output_layers").map(references).unwrap_or_default();
         let ready = graph.order(self, around);
         let mut made: Vec<Option<Vec<Name>>> = vec![None; graph.steps.len()];
-        self.bind_inputs(config, &graph, inputs, &mut made);
+        self.bind_inputs(config, &graph, inputs, around, &mut made);
         for step in ready {
             self.step(&mut graph, step, around, &outputs, &mut made);
         }
@@ -327,6 +330,7 @@ impl<'b, 'p> Reader<'b, 'p> {
         config: &'j Json<'j>,
         graph: &Wiring<'j>,
         inputs: Option<Vec<Name>>,
+        around: &Around,
         made: &mut [Option<Vec<Name>>],
     ) {
         let wanted = config.get("input_layers").map(references).unwrap_or_default();
@@ -352,13 +356,31 @@ impl<'b, 'p> Reader<'b, 'p> {
                 continue;
             };
             let name = match &mut given {
-                Some(given) => given.next(),
+                Some(given) => given.next().map(|name| self.pass(entry, around, name)),
                 None => Some(self.input_layer(entry)),
             };
             if let (Some(name), Some(slot)) = (name, made.get_mut(*step)) {
                 *slot = Some(vec![name]);
             }
         }
+    }
+
+    /// What a model inside another one reads, under the name of its input.
+    fn pass(&mut self, entry: &Entry<'_>, around: &Around, name: Name) -> Name {
+        let owner = self.owner(entry, around);
+        let named = self.builder.node(&owner, "", ["", "Identity"], vec![name.clone()], 1, Vec::new());
+        named.into_iter().next().unwrap_or(name)
+    }
+
+    /// Names a call of a layer.
+    fn owner(&mut self, entry: &Entry<'_>, around: &Around) -> Owner {
+        let path = join(&around.scope, &entry.name);
+        let count = self.calls.entry(path.clone()).or_insert(0);
+        *count += 1;
+        let key = if *count == 1 { path } else { format!("{path}~{count}") };
+        let class = if entry.class == "Model" { "Functional" } else { entry.class };
+        let (scope, name, span) = (around.scope.clone(), entry.name.clone(), entry.json.span);
+        Owner { key, scope, name, class: class.to_owned(), span }
     }
 
     fn step<'j>(
@@ -439,17 +461,7 @@ impl<'b, 'p> Reader<'b, 'p> {
         wanted: usize,
     ) -> Vec<Name> {
         let path = join(&around.scope, &entry.name);
-        let count = self.calls.entry(path.clone()).or_insert(0);
-        *count += 1;
-        let key = if *count == 1 { path.clone() } else { format!("{path}~{count}") };
-        let class = if entry.class == "Model" { "Functional" } else { entry.class };
-        let owner = Owner {
-            key,
-            scope: around.scope.clone(),
-            name: entry.name.clone(),
-            class: class.to_owned(),
-            span: entry.json.span,
-        };
+        let owner = self.owner(entry, around);
         if around.depth >= MAX_NESTED {
             let message = format!("models and wrappers are nested deeper than {MAX_NESTED} levels");
             self.builder.report(Diagnostic::new(Code::NestedTooDeep, message), Some(&owner.key), entry.json.span);

@@ -36,6 +36,9 @@ pub const KERAS: &str = "dlcost.keras";
 /// Operator of that domain which stands for a layer that is told of elsewhere and of which nothing is known.
 pub const OPAQUE: &str = "Opaque";
 
+/// Operator of that domain which is no more than a shape and a number of operations: the class of the layer says more.
+pub const SHAPED: &str = "Shaped";
+
 /// `ModelProto`.
 #[derive(Clone, Debug, Default)]
 pub struct Model {

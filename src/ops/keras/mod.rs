@@ -46,7 +46,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     keras("AveragePool", [1, 1], 1, pooling::average_pool),
     keras("BatchNormalization", [1, MANY], 1, norm::batch_norm),
     keras("Conv", [2, MANY], 1, convolution::conv),
-    keras("ConvLSTM", [4, MANY], MANY, recurrent::conv_lstm),
+    keras("ConvLSTM", [3, MANY], MANY, recurrent::conv_lstm),
     keras("ConvTranspose", [2, MANY], 1, convolution::conv_transpose),
     keras("Dense", [2, MANY], 1, dense::dense),
     keras("Dot", [2, 2], 1, merge::dot),

@@ -13,7 +13,7 @@ use super::{Frame, Names, Resolver, suggest};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{
     AttributeDef, AttributeValue, FunctionDef, GraphDef, KERAS, LAYER_CLASS, LAYER_NAME, Name, NodeDef, OPAQUE,
-    Payload, TensorDef,
+    Payload, SHAPED, TensorDef,
 };
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{Call, GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
@@ -131,7 +131,7 @@ impl<'m> Resolver<'m> {
         let built = Node {
             key,
             name: metadata(node, LAYER_NAME).unwrap_or(&node.name).clone(),
-            op: metadata(node, LAYER_CLASS).filter(|_| &*node.op_type == OPAQUE).cloned().unwrap_or(op),
+            op: metadata(node, LAYER_CLASS).filter(|_| matches!(&*node.op_type, OPAQUE | SHAPED)).cloned().unwrap_or(op),
             scope: scope.into(),
             class: metadata(node, LAYER_CLASS).cloned(),
             operator,

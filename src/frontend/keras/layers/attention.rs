@@ -54,7 +54,7 @@ struct Heads {
 fn projected<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>, heads: &Heads, axes: Vec<i64>) -> Outputs {
     let [query, value, key] = operands(call)?;
     let bias = layer.flag("use_bias", true);
-    let mut project = |layer: Cx<'_, '_, '_, '_, 'j>, part: &str, input: Name, count: i64, size: i64| -> Result<Name, Refusal> {
+    let project = |layer: Cx<'_, '_, '_, '_, 'j>, part: &str, input: Name, count: i64, size: i64| -> Result<Name, Refusal> {
         let units = count.checked_mul(size).filter(|units| *units > 0);
         let units = units.ok_or_else(|| Refusal::new("heads and sizes must be positive"))?;
         let mut inputs = vec![input, layer.weight(&format!("{part}/kernel"))];
@@ -102,7 +102,8 @@ fn projected<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>, heads: &H
         }
     }
     let output = layer.keras("", "Dense", inputs, attributes);
-    Ok(std::iter::once(output).chain(made).collect())
+    let scores = made.next().map(|scores| layer.named("1", scores));
+    Ok(std::iter::once(output).chain(scores).collect())
 }
 
 /// `MultiHeadAttention`.

@@ -158,6 +158,15 @@ pub(super) fn unchanged<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
     Ok(vec![layer.keras("", "Shaped", inputs, attributes)])
 }
 
+/// `LayerScale`: one trained factor for each channel.
+pub(super) fn layer_scale<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
+    let input = layer.input(call)?;
+    let channels = layer.positive("projection_dim")?;
+    let gamma = layer.weight_of("gamma", true, Some(vec![channels]));
+    let attributes = vec![("operations", int(1)), ("stored", texts([channels.to_string()])), ("keeps_input", flag(true))];
+    Ok(vec![layer.keras("", "Shaped", vec![input, gamma], attributes)])
+}
+
 /// `Masking`: a comparison and a product.
 pub(super) fn masking<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
     let input = layer.input(call)?;

@@ -36,6 +36,14 @@ pub(super) fn merge<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) ->
     Ok(vec![merged])
 }
 
+/// `CustomScaleLayer`: the second tensor is scaled and added to the first.
+pub(super) fn scaled_sum<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
+    let [left, right] = <[Name; 2]>::try_from(call.tensors())
+        .map_err(|given| Refusal::new(format!("two tensors are needed, {} given", given.len())))?;
+    let scaled = layer.keras("scale", "Shaped", vec![right], vec![("operations", int(1))]);
+    Ok(vec![layer.keras("", "Add", vec![left, scaled], Vec::new())])
+}
+
 /// `Concatenate`.
 pub(super) fn concatenate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
     let axis = layer.integer_or("axis", -1)?;

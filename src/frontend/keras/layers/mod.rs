@@ -12,8 +12,9 @@ mod recurrent;
 mod reshaping;
 mod wrappers;
 
-use super::builder::Unknown;
+use super::builder::{Unknown, dim_def};
 use super::call::Call;
+use super::json::Json;
 use super::layer::{Layer, Outputs};
 use crate::frontend::onnx::model::Name;
 
@@ -21,6 +22,7 @@ type Cx<'c, 'r, 'b, 'p, 'j> = &'c mut Layer<'r, 'b, 'p, 'j>;
 
 /// Translates a call of a layer into nodes.
 pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
+    record_inputs(layer, call);
     if operations::is_operation(layer) {
         return operations::translate(layer, call);
     }
@@ -37,6 +39,11 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
 
         "Activation" | "ReLU" | "LeakyReLU" | "ELU" | "ThresholdedReLU" | "Softmax" => activation::layer(layer, call),
         "PReLU" => activation::prelu(layer, call),
+
+        // Layers of `keras.applications`.
+        "LayerScale" => core::layer_scale(layer, call),
+        "CustomScaleLayer" => merging::scaled_sum(layer, call),
+        "StochasticDepth" => core::unchanged(layer, call),
 
         "Conv1D" | "Conv2D" | "Conv3D" | "Convolution1D" | "Convolution2D" | "Convolution3D" => {
             convolution::conv(layer, call)
@@ -99,6 +106,24 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
     }
 }
 
+/// What a layer was built for says the shapes of what it reads, where nothing else does.
+fn record_inputs<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) {
+    let Some(shape) = layer.build.and_then(|build| build.given("input_shape")).and_then(Json::list) else { return };
+    let tensors = call.tensors();
+    let shapes: Vec<&[Json<'j>]> = if shape.iter().all(|dim| dim.list().is_none()) {
+        vec![shape]
+    } else {
+        shape.iter().filter_map(Json::list).collect()
+    };
+    if shapes.len() != tensors.len() {
+        return;
+    }
+    for (tensor, shape) in tensors.iter().zip(shapes) {
+        let dims = shape.iter().enumerate().map(|(axis, dim)| dim_def(axis, dim.integer())).collect();
+        layer.reader.builder.record_built(tensor, dims);
+    }
+}
+
 /// A layer without a rule: `Lambda`, a class of the user, or one of another version.
 fn unknown<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
     let why = match layer.class {
@@ -113,5 +138,12 @@ fn unknown<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs 
         let unknown = Unknown { path, class: layer.class.to_owned(), why, span: layer.owner.span };
         layer.reader.builder.unknown.push(unknown);
     }
-    Ok(layer.reader.builder.opaque(&layer.owner, call.all(), layer.wanted))
+    // A wrapper of the user: what is in it is read all the same.
+    let mut inputs = call.all();
+    if layer.value("layer").is_some()
+        && let Some(made) = wrappers::custom(layer, call)
+    {
+        inputs = made;
+    }
+    Ok(layer.reader.builder.opaque(&layer.owner, inputs, layer.wanted))
 }

@@ -22,7 +22,7 @@ impl<'j> Layer<'_, '_, '_, 'j> {
     }
 
     /// Gives a tensor the name of this layer.
-    fn named(&mut self, part: &str, tensor: Name) -> Name {
+    pub(super) fn named(&mut self, part: &str, tensor: Name) -> Name {
         self.keras(part, "Shaped", vec![tensor], vec![("free", flag(true))])
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn bidirectional<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, N
         None => Some("concat"),
     };
     let mut outputs = match mode {
-        None => vec![layer.named("", left.clone()), layer.named("backward", right.clone())],
+        None => vec![layer.named("", left.clone()), layer.named("1", right.clone())],
         Some("sum") => vec![layer.keras("", "Add", pair, Vec::new())],
         Some("mul") => vec![layer.keras("", "Mul", pair, Vec::new())],
         Some("ave") => {
@@ -87,7 +87,10 @@ pub(super) fn bidirectional<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, N
         }
         Some(_) => vec![layer.onnx("", "Concat", pair, vec![("axis", int(-1))])],
     };
-    outputs.extend(further.iter().chain(more).cloned());
+    for state in further.iter().chain(more) {
+        let part = outputs.len().to_string();
+        outputs.push(layer.named(&part, state.clone()));
+    }
     Ok(outputs)
 }
 
