@@ -1,13 +1,14 @@
 //! The engine: a file and options in, the report of one model out.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::analysis::Analysis;
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend;
+use crate::frontend::keras::{Training, declare_shapes};
 use crate::frontend::onnx::external::ExternalFiles;
 use crate::frontend::onnx::model::{Model, TIED};
 use crate::frontend::onnx_text::{Layout, layout};
@@ -39,6 +40,8 @@ pub struct CheckOptions {
     pub input_shapes: Vec<(String, Vec<String>)>,
     /// Values of integer inputs, flattened.
     pub inputs: Vec<(String, Vec<i64>)>,
+    /// Shapes of outputs of Keras layers without a rule: path of the layer, dims.
+    pub layer_shapes: Vec<(String, Vec<String>)>,
     /// Globs over the keys of layers that are not trained.
     pub frozen: Vec<String>,
     /// What the model runs on.
@@ -57,6 +60,7 @@ impl CheckOptions {
             && self.input_shapes == other.input_shapes
             && self.inputs == other.inputs
             && self.frozen == other.frozen
+            && self.layer_shapes == other.layer_shapes
     }
 }
 
@@ -226,6 +230,10 @@ pub(crate) struct Checked {
     pub(crate) places: Places,
     /// Lines of the text of `annotate`.
     pub(crate) layout: Layout,
+    /// The text that places point into, where that is not the file itself.
+    pub(crate) text: Option<Arc<str>>,
+    /// How a Keras model was compiled.
+    pub(crate) training: Training,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The model as it stands in the file.
     definition: Option<Model>,
@@ -254,6 +262,8 @@ impl Checked {
                 analysis: None,
                 places,
                 layout: Layout::default(),
+                text: loaded.text,
+                training: loaded.training,
                 diagnostics,
                 definition: None,
                 free: OnceLock::new(),
@@ -263,6 +273,10 @@ impl Checked {
         if loaded.format.is_none_or(|format| !format.is_keras()) {
             let mut files = ExternalFiles::new(source.folder.clone());
             diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
+        }
+        for name in declare_shapes(&mut model, &options.layer_shapes) {
+            let message = format!("--layer-shape {name}: no layer without a rule has this name");
+            diagnostics.push(Diagnostic::new(Code::UnusedBinding, message));
         }
         let header = Header::of(&model);
         let bindings = bindings(options);
@@ -276,6 +290,11 @@ impl Checked {
             if !model.graph.metadata.contains(&pair) {
                 model.graph.metadata.push(pair);
             }
+        }
+        // What was found out of stored tensors stands in the text of `annotate`.
+        if loaded.format.is_some_and(Format::is_keras) {
+            let dims = analysis.program.stored.iter().map(|stored| stored.def.dims.clone());
+            model.graph.initializers.iter_mut().zip(dims).for_each(|(tensor, dims)| tensor.dims = dims);
         }
         let layout = layout(&model, &report::annotate::PRINT);
         // A name whose node or input could not be parsed is no finding of its own.
@@ -292,6 +311,8 @@ impl Checked {
             analysis,
             places,
             layout,
+            text: loaded.text,
+            training: loaded.training,
             diagnostics,
             definition: Some(model),
             free: OnceLock::new(),

@@ -81,7 +81,8 @@ pub fn sniff(source: &Source) -> Result<Format, Box<Diagnostic>> {
     }
     if source.extension == "json" {
         let help = "a Keras model is a JSON object with class_name and config";
-        return Err(Box::new(Diagnostic::new(Code::NotAModel, "this is a JSON document, not a model").help(help)));
+        let message = "this is a JSON document, not a model: no object with class_name and config";
+        return Err(Box::new(Diagnostic::new(Code::NotAModel, message).help(help)));
     }
     if looks_like_onnx_text(start) { Ok(Format::OnnxText) } else { Ok(Format::Onnx) }
 }
@@ -281,8 +282,11 @@ fn other_text(start: &str) -> Option<Diagnostic> {
                 .help("convert it: onnx.save(onnx.load(FILE, format=\"json\"), \"model.onnx\")"),
             );
         }
-        let said = json_error(start).map(|text| format!(" saying {text:?}")).unwrap_or_default();
-        return other(format!("a JSON document{said}"), "a Keras model is a JSON object with class_name and config");
+        let said = json_error(start).map_or(" without class_name".to_owned(), |text| format!(" saying {text:?}"));
+        return other(
+            format!("a JSON document{said}"),
+            "a Keras model is a JSON object with class_name and config",
+        );
     }
     let textproto = ["ir_version:", "producer_name:", "graph {", "graph{", "opset_import {", "opset_import{"];
     if textproto.iter().any(|key| start.starts_with(key)) || (start.starts_with('#') && start.contains("\nir_version:"))
@@ -293,6 +297,12 @@ fn other_text(start: &str) -> Option<Diagnostic> {
                 "this is an ONNX model in the text form of protobuf, which is not read",
             )
             .help("convert it: onnx.save(onnx.load(FILE, format=\"textproto\"), \"model.onnx\")"),
+        );
+    }
+    if start.lines().take(40).any(|line| line.trim_start().starts_with("class_name:")) {
+        return other(
+            "a Keras model in YAML, which Keras itself no longer reads (to_yaml was removed in TensorFlow 2.6)".to_owned(),
+            "write it as JSON: open(\"model.json\", \"w\").write(model.to_json())",
         );
     }
     let plain = start

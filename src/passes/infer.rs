@@ -323,7 +323,11 @@ impl<'a> Engine<'a> {
 }
 
 fn fault_text(node: &Node, fault: Fault) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(fault.code, format!("node {:?} ({}): {}", &*node.key, node.op, fault.message));
+    let what = match &node.class {
+        Some(class) => format!("layer {:?} ({class})", &*node.key),
+        None => format!("node {:?} ({})", &*node.key, node.op),
+    };
+    let mut diagnostic = Diagnostic::new(fault.code, format!("{what}: {}", fault.message));
     diagnostic.help = fault.help;
     diagnostic
 }

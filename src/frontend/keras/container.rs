@@ -83,6 +83,10 @@ pub fn open(source: &Source) -> Result<Contents, Failure> {
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, Failure> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        let failure = Failure::new(Code::OtherEncoding, "the file is UTF-16 text, not UTF-8");
+        return Err(failure.help("save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE"));
+    }
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         Failure::new(Code::SyntaxError, format!("byte {at} is not UTF-8 text"))

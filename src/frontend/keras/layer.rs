@@ -52,6 +52,8 @@ pub(super) struct Layer<'r, 'b, 'p, 'j> {
     pub(super) class: &'j str,
     /// Python module of the class, where the file says it.
     pub(super) module: &'j str,
+    /// Whether the user registered the class, so that its name says nothing of what it does.
+    pub(super) custom: bool,
     pub(super) config: &'j Json<'j>,
     /// `build_config` of the layer, where Keras 3 wrote one.
     pub(super) build: Option<&'j Json<'j>>,

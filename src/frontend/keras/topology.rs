@@ -424,10 +424,19 @@ impl<'b, 'p> Reader<'b, 'p> {
         for (reference, count) in problems {
             self.missing_tensor(&who, &reference, count);
         }
+        let mut broken = false;
+        bound.each(&mut |name| broken |= name.is_empty());
         let wanted = graph.wanted.get(*layer).copied().unwrap_or(1);
         let further = outputs.iter().filter(|output| output.layer == entry.name).map(|output| output.tensor + 1).max();
         let wanted = wanted.max(further.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)).clamp(1, 64);
-        let names = self.call(entry, around, &bound, wanted);
+        let names = if broken {
+            // What it should read is told of already.
+            let owner = self.owner(entry, around);
+            let given = bound.all().into_iter().filter(|name| !name.is_empty()).collect();
+            self.builder.opaque(&owner, given, wanted)
+        } else {
+            self.call(entry, around, &bound, wanted)
+        };
         if let Some(slot) = made.get_mut(step) {
             *slot = Some(names);
         }
@@ -482,6 +491,7 @@ impl<'b, 'p> Reader<'b, 'p> {
             reader: self,
             class: entry.class,
             module: entry.json.get("module").and_then(Json::text).unwrap_or_default(),
+            custom: is_custom(entry.json),
             config: entry.config,
             build: entry.json.given("build_config"),
             path: path.clone(),
@@ -698,6 +708,14 @@ pub(super) fn read_entry<'j>(json: &'j Json<'j>, index: usize) -> Option<Entry<'
     let name = config.get("name").and_then(Json::text).or_else(|| json.get("name").and_then(Json::text));
     let name = name.map_or_else(|| format!("{}_{index}", snake(class)), str::to_owned);
     Some(Entry { class, name, json, config })
+}
+
+/// Whether a class was registered by the user: `package>Name`, of a module that is not Keras' own.
+fn is_custom(json: &Json<'_>) -> bool {
+    let registered = json.get("registered_name").and_then(Json::text).unwrap_or_default();
+    let module = json.get("module").and_then(Json::text).unwrap_or_default();
+    let own = ["keras", "tf_keras", "tensorflow.keras", "tensorflow.python.keras"];
+    registered.contains('>') && !own.iter().any(|own| module == *own || module.starts_with(&format!("{own}.")))
 }
 
 /// `BatchNormalization` as `batch_normalization`.

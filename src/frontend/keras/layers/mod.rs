@@ -26,6 +26,9 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
     if operations::is_operation(layer) {
         return operations::translate(layer, call);
     }
+    if layer.custom {
+        return unknown(layer, call);
+    }
     match layer.class {
         "Dense" => core::dense(layer, call),
         "EinsumDense" => core::einsum_dense(layer, call),

@@ -124,6 +124,7 @@ pub(super) fn over_cell<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
             reader: &mut *layer.reader,
             class: entry.class,
             module: "",
+            custom: false,
             config: entry.config,
             build: None,
             path: join(&layer.path, &entry.name),
