@@ -1,7 +1,9 @@
 //! Elementwise operators of two or more tensors, under broadcasting: arithmetic, logic, comparisons, and `Where`.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, broadcast, scalar, values};
+use super::{
+    Cost, CostCx, Fault, Function, InferCx, NodeView, Operator, Role, Saved, WorkCx, broadcast, scalar, values,
+};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -140,6 +142,10 @@ impl Binary {
 }
 
 impl Operator for Binary {
+    fn function(&self) -> Function {
+        if self.mixed { Function::Power } else { Function::Arithmetic }
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let operands = if self.mixed { 0..1 } else { 0..2 };
         let found = common_type(cx, operands)?;

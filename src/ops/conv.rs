@@ -5,7 +5,7 @@ use super::operands::{agreed, common_element, count, expect_dim};
 use super::table::Built;
 use super::window::Window;
 use super::work::{self, Convolution};
-use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
+use super::{Cost, CostCx, Family, Fault, Function, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
@@ -377,7 +377,8 @@ impl Operator for Conv {
         let places: f64 =
             [0, 2, 4].into_iter().filter_map(|input| cx.input(input)).map(|input| input.bytes() as f64).sum();
         let flops = cx.flops - 2.0 * sizes.macs() - bias as f64;
-        let sampled = cx.part(Family::Elementwise { elements }, flops, places).of_operands(2, 4);
+        let sampled =
+            cx.part(Family::Elementwise { elements, function: Function::Arithmetic }, flops, places).of_operands(2, 4);
         vec![sampled, cx.rest(&[sampled], family).of_operands(0, 1)]
     }
 

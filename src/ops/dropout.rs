@@ -1,7 +1,7 @@
 //! `Dropout`: the identity in inference.
 
 use super::table::Built;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, values};
+use super::{Cost, CostCx, Fault, Function, InferCx, NodeView, Operator, Role, Saved, WorkCx, values};
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar};
@@ -25,6 +25,10 @@ pub(super) fn dropout(node: &NodeView<'_>) -> Built {
 }
 
 impl Operator for Dropout {
+    fn function(&self) -> Function {
+        Function::Random
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let data = cx.tensor(0).cloned().unwrap_or_default();
         let training = self.switch && cx.tensor(2).and_then(|mode| mode.single()) != Some(Scalar::Integer(Dim::ZERO));

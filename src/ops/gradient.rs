@@ -6,7 +6,7 @@
 //! several nodes read are no part of a node.
 
 use super::work::{product, stretches_to};
-use super::{Family, Saved, Work, WorkCx};
+use super::{Family, Function, Saved, Work, WorkCx};
 
 /// Which gradients a work item of the backward pass gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,7 +173,7 @@ fn plain(works: &[Work], cx: &WorkCx<'_>, saved: &Saved) -> Vec<(Work, Gradient)
         .sum();
     let mut sums = Vec::new();
     let mut passes = false;
-    if let [Work { family: Family::Elementwise { elements }, flops, .. }] = works
+    if let [Work { family: Family::Elementwise { elements, .. }, flops, .. }] = works
         && let Some(output) = cx.output(0)
     {
         let stretched = |input: &usize| {
@@ -224,7 +224,9 @@ fn family_of(work: &Work, cx: &WorkCx<'_>) -> Option<Family> {
     let elements = cx.input(0).map_or(0, |input| input.elements());
     match work.family {
         // What was summed to one element is spread again; what was picked goes back to its place.
-        Family::Reduce { rows, cols } => Some(Family::Elementwise { elements: rows.saturating_mul(cols) }),
+        Family::Reduce { rows, cols } => {
+            Some(Family::Elementwise { elements: rows.saturating_mul(cols), function: Function::Arithmetic })
+        }
         Family::Sort { .. } => Some(Family::Copy { elements }),
         Family::Update { .. } => None,
         Family::Copy { .. } => match work.operands {

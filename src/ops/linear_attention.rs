@@ -200,6 +200,7 @@ impl Operator for CausalConv {
                 dilation: [1; 3],
                 groups: channels,
                 transposed: false,
+                axes: 1,
             }))
         };
         family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family).of_operands(0, 1)])

@@ -96,7 +96,7 @@ use std::fmt;
 pub use attributes::NodeView;
 pub use cost::{Cost, CostCx};
 pub use gradient::{Gradient, backward};
-pub use work::{Family, Saved, Work, WorkCx};
+pub use work::{Family, Function, Saved, Work, WorkCx};
 
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
@@ -208,7 +208,12 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// What a forward run does, as the work items that libraries have kernels for, in running order. The default is
     /// one function of each element, and nothing where nothing was counted.
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
-        if self.is_view() || cx.is_free() { Vec::new() } else { vec![cx.elementwise()] }
+        if self.is_view() || cx.is_free() { Vec::new() } else { vec![cx.function(self.function())] }
+    }
+
+    /// The function that is computed of each element, where that is all that is done.
+    fn function(&self) -> Function {
+        Function::Arithmetic
     }
 
     /// What the backward pass reads of a forward run, as the automatic differentiation of `PyTorch` keeps it. The default

@@ -7,8 +7,8 @@ use super::gather::{same_rank, to_place};
 use super::table::Built;
 use super::values::Grid;
 use super::{
-    Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, broadcast, scalar,
-    values,
+    Cost, CostCx, Family, Fault, Function, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, axes, broadcast,
+    scalar, values,
 };
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
@@ -69,7 +69,11 @@ impl Reduction {
     /// As many elements are moved as updates are put.
     fn work(self, cx: &WorkCx<'_>, updates: usize) -> Vec<Work> {
         let elements = cx.input(updates).map_or(0, |updates| updates.elements());
-        vec![cx.all(if self.rule.is_some() { Family::Elementwise { elements } } else { Family::Copy { elements } })]
+        vec![cx.all(if self.rule.is_some() {
+            Family::Elementwise { elements, function: Function::Arithmetic }
+        } else {
+            Family::Copy { elements }
+        })]
     }
 
     /// The indices. A product, minimum or maximum compares or divides again.

@@ -2,7 +2,7 @@
 
 use super::table::Built;
 use super::values;
-use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, WorkCx, scalar};
+use super::{Cost, CostCx, Fault, Function, InferCx, NodeView, Operator, Role, Saved, WorkCx, scalar};
 use crate::diagnostics::Code;
 use crate::ir::dim::Dim;
 use crate::ir::element_type::ElementType;
@@ -32,6 +32,7 @@ struct Unary {
     /// Whether the slope has one element for each channel instead of being broadcast.
     by_channel: bool,
     keeps: Keeps,
+    function: Function,
 }
 
 /// What the backward pass of a function reads.
@@ -60,6 +61,17 @@ fn keeps(name: &str) -> Keeps {
     }
 }
 
+/// What a function's kernel spends its time with.
+fn function(name: &str) -> Function {
+    match name {
+        "Erf" | "Gelu" => Function::Error,
+        "Relu" | "LeakyRelu" | "ThresholdedRelu" | "HardSigmoid" | "HardSwish" | "Neg" | "Abs" | "Floor" | "Ceil"
+        | "Round" | "Sign" | "Not" | "BitwiseNot" | "IsNaN" | "IsInf" | "Clip" | "Shrink" | "Softsign"
+        | "Reciprocal" | "Sqrt" => Function::Arithmetic,
+        _ => Function::Exponential,
+    }
+}
+
 /// `Abs`, `Relu`, `Sqrt`, ... : every elementwise operator of one tensor without further inputs.
 pub(super) fn unary(node: &NodeView<'_>) -> Built {
     for name in ["alpha", "beta", "gamma", "bias", "lambd"] {
@@ -82,6 +94,7 @@ pub(super) fn unary(node: &NodeView<'_>) -> Built {
         extra: Role::Data,
         by_channel: false,
         keeps: keeps(node.op_type()),
+        function: function(node.op_type()),
     }))
 }
 
@@ -89,7 +102,15 @@ pub(super) fn unary(node: &NodeView<'_>) -> Built {
 pub(super) fn prelu(node: &NodeView<'_>) -> Built {
     let by_channel = node.opset() < 7;
     let (follow, keeps) = (Follow::Nothing, Keeps::Inputs);
-    Ok(Box::new(Unary { follow, tests: false, wants: None, extra: Role::Weight, by_channel, keeps }))
+    Ok(Box::new(Unary {
+        follow,
+        tests: false,
+        wants: None,
+        extra: Role::Weight,
+        by_channel,
+        keeps,
+        function: Function::Arithmetic,
+    }))
 }
 
 fn follow(name: &str) -> Follow {
@@ -148,6 +169,10 @@ fn sign(x: &Scalar) -> Scalar {
 }
 
 impl Operator for Unary {
+    fn function(&self) -> Function {
+        self.function
+    }
+
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let Some(input) = cx.tensor(0) else {
             return Ok(vec![Fact::tensor(self.tests.then_some(ElementType::Bool), None)]);

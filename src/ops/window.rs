@@ -149,6 +149,7 @@ impl Window {
             dilation: three(&steps(&self.dilations)),
             groups: 1,
             transposed: false,
+            axes: u8::try_from(kernel.len()).unwrap_or(u8::MAX),
         })
     }
 

@@ -178,11 +178,17 @@ impl<'a> WorkCx<'a> {
         }
     }
 
-    /// One work item over all elements of the outputs, without reuse of what is read.
+    /// One work item over all elements of the outputs, without reuse of what is read: sums, products, comparisons.
     #[must_use]
     pub fn elementwise(&self) -> Work {
+        self.function(Function::Arithmetic)
+    }
+
+    /// The same for another function of each element.
+    #[must_use]
+    pub fn function(&self, function: Function) -> Work {
         let elements = self.outputs.iter().flatten().map(Sized::elements).max().unwrap_or_default();
-        self.all(Family::Elementwise { elements })
+        self.all(Family::Elementwise { elements, function })
     }
 
     /// One work item that moves the elements of the outputs.
@@ -242,6 +248,24 @@ pub struct Convolution {
     pub groups: u64,
     /// Whether it is transposed: the gradient of a convolution run forward.
     pub transposed: bool,
+    /// Axes that windows slide along: libraries have kernels of their own for three, however flat the image.
+    pub axes: u8,
+}
+
+/// What a function of each element costs beside moving it, from cheap to dear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Function {
+    /// Sums, products, comparisons.
+    #[default]
+    Arithmetic,
+    /// Exponentials and what is made of them.
+    Exponential,
+    /// Error functions.
+    Error,
+    /// Random numbers.
+    Random,
+    /// Powers with any exponent.
+    Power,
 }
 
 impl Convolution {
@@ -320,6 +344,8 @@ pub enum Family {
     Elementwise {
         /// Elements of the output.
         elements: u64,
+        /// The dearest that is computed for each.
+        function: Function,
     },
     /// Normalisation over the batch, by channel.
     BatchNorm {

@@ -17,6 +17,7 @@ const PLANE: Convolution = Convolution {
     dilation: [1, 1, 1],
     groups: 4,
     transposed: false,
+    axes: 2,
 };
 
 #[test]

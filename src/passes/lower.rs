@@ -13,7 +13,7 @@ use crate::device::Precision;
 use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ops::work::Sized;
-use crate::ops::{Family, Work};
+use crate::ops::{Family, Function, Work};
 use crate::passes::kinds::Operations;
 use crate::passes::parameters::Kind;
 use crate::passes::strides::Strides;
@@ -135,7 +135,7 @@ impl Lowering<'_> {
         }
         let bytes = weights * self.target.precision.gradient_bytes() as f64;
         let work = Work {
-            family: Family::Elementwise { elements: weights as u64 },
+            family: Family::Elementwise { elements: weights as u64, function: Function::Arithmetic },
             flops: weights,
             bytes_read: 2.0 * bytes,
             bytes_written: bytes,

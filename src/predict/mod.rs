@@ -3,6 +3,7 @@
 
 pub mod cards;
 pub mod largest_batch;
+pub mod learned;
 pub mod memory;
 pub mod network;
 pub mod plans;

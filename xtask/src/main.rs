@@ -21,6 +21,8 @@ mod samples;
 #[path = "../../benches/synthetic/mod.rs"]
 mod synthetic;
 mod tidy;
+#[cfg(feature = "train")]
+mod train;
 mod truth;
 
 use std::error::Error;
@@ -48,6 +50,11 @@ enum Command {
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
+    /// Makes predictors from tables of measurements.
+    #[cfg(not(feature = "train"))]
+    Train(heavy::Arguments),
+    #[cfg(feature = "train")]
+    Train(train::Arguments),
     Tidy(tidy::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -62,6 +69,10 @@ fn main() -> ExitCode {
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        #[cfg(not(feature = "train"))]
+        Command::Train(arguments) => heavy::run("train", &arguments),
+        #[cfg(feature = "train")]
+        Command::Train(arguments) => train::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

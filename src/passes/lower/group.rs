@@ -7,7 +7,7 @@ use super::{Class, Item, Launch, Lowering, Schedule};
 use crate::engine::Mode;
 use crate::ir::graph::TensorId;
 use crate::ir::hash::{HashMap, HashSet};
-use crate::ops::work::{Family, Sized, Work};
+use crate::ops::work::{Family, Function, Sized, Work};
 use crate::passes::sizes::Sizes;
 use crate::runtime::{Kernel, Layout, Pass};
 
@@ -224,7 +224,7 @@ fn sum_gradients(lowering: &Lowering<'_>, item: &Item<'_>, sums: &[u32], kernels
         let Some(sized) = sized.filter(|_| sums > 0) else { continue };
         let bytes = lowering.bytes(sized);
         let work = Work {
-            family: Family::Elementwise { elements: sized.elements() },
+            family: Family::Elementwise { elements: sized.elements(), function: Function::Arithmetic },
             flops: sized.elements() as f64,
             bytes_read: 2.0 * bytes,
             bytes_written: bytes,

@@ -85,7 +85,7 @@ fn sizes(family: &Family) -> String {
         Family::Recurrent { batch, steps, inputs, hidden, gates, directions } => {
             format!("batch={batch},steps={steps},in={inputs},hidden={hidden},gates={gates},directions={directions}")
         }
-        Family::Elementwise { elements } | Family::Copy { elements } => format!("elements={elements}"),
+        Family::Elementwise { elements, .. } | Family::Copy { elements } => format!("elements={elements}"),
         Family::BatchNorm { rows, channels } => format!("rows={rows},channels={channels}"),
         Family::LayerNorm { rows, cols }
         | Family::Softmax { rows, cols }
@@ -100,8 +100,19 @@ fn sizes(family: &Family) -> String {
 }
 
 fn convolution_sizes(convolution: &Convolution) -> String {
-    let Convolution { batch, in_channels, out_channels, input, output, kernel, stride, dilation, groups, transposed } =
-        convolution;
+    let Convolution {
+        batch,
+        in_channels,
+        out_channels,
+        input,
+        output,
+        kernel,
+        stride,
+        dilation,
+        groups,
+        transposed,
+        axes: _,
+    } = convolution;
     let mut text = format!(
         "batch={batch},in={in_channels}x{},out={out_channels}x{},kernel={}",
         extents(input),

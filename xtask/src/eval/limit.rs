@@ -117,6 +117,7 @@ mod tests {
             dilation: [1; 3],
             groups: 1,
             transposed: false,
+            axes: 2,
         };
         let saved = |extent, stride| saved(&Family::Convolution(square(extent, stride)));
         assert_eq!([saved(1, 1), saved(3, 1), saved(3, 2), saved(7, 1)], [1.0, 4.0, 1.0, 16.0]);

@@ -23,6 +23,8 @@ pub(super) struct Errors {
     pub(super) coverage80: Option<f64>,
     /// Geometric mean of predicted / measured.
     pub(super) geometric_mean: f64,
+    /// Root of the mean square of predicted - measured, in the unit of both.
+    pub(super) rmse: f64,
 }
 
 impl Errors {
@@ -30,6 +32,7 @@ impl Errors {
     pub(super) fn of(pairs: &[Pair]) -> Option<Self> {
         let ratios: Vec<f64> = pairs.iter().map(|pair| pair.predicted / pair.measured).collect();
         let errors: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect();
+        let squares: Vec<f64> = pairs.iter().map(|pair| (pair.predicted - pair.measured).powi(2)).collect();
         let inside: Vec<f64> =
             pairs.iter().filter_map(|pair| pair.inside.map(|inside| f64::from(u8::from(inside)))).collect();
         Some(Self {
@@ -40,6 +43,7 @@ impl Errors {
             bias: mean(&ratios)? - 1.0,
             coverage80: mean(&inside),
             geometric_mean: geometric_mean(&ratios)?,
+            rmse: mean(&squares)?.sqrt(),
         })
     }
 }

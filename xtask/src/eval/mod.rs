@@ -2,6 +2,8 @@
 
 mod doubt;
 mod judge;
+#[cfg(feature = "train")]
+mod layers;
 mod limit;
 mod metrics;
 mod network;

@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dlcost::predict::learned::rates::Anchors;
+
 use super::network::ModelFiles;
 use super::observe::{Asked, Observed, Skipped, observe};
 use super::question::Question;
 use super::row::Row;
 use super::sets::{By, sets};
-use super::{doubt, judge, page, show, table};
+use super::{doubt, judge, layers, page, show, table};
 use crate::{Outcome, root};
 
 /// Holds predictions against tables of measurements.
@@ -23,25 +25,34 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", required_unless_present = "layers")]
     model_files: Option<PathBuf>,
 
-    /// Tables of layers (not available in this version)
+    /// Tables of layers: Parquet files, or folders of them
     #[arg(long, value_name = "DIR", num_args = 1..)]
     layers: Vec<PathBuf>,
 
-    /// Folder of predictors instead of those that are built in (not available in this version)
+    /// Folder of predictors instead of those that are built in
     #[arg(long, value_name = "DIR")]
     predictors: Option<PathBuf>,
 
-    /// Measured rates of devices: none, or a file (which is not available in this version)
-    #[arg(long, value_name = "none|FILE", default_value = "none")]
+    /// Measured rates of devices that no predictor has seen: none, or those of the catalogue
+    #[arg(long, value_name = "none|catalogue", default_value = "none")]
     anchors: String,
 
-    /// Columns that make a set: table, source, device, family, pass, precision, model, framework, layout
+    /// Columns that make a set: table, source, device, family, pass, precision, model, framework, layout; of layers
+    /// source, device, chip, family, op, pass, precision, framework, section
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', default_value = "source,device,precision,pass")]
-    by: Vec<By>,
+    by: Vec<String>,
+
+    /// Layers of the development test set only
+    #[arg(long)]
+    dev: bool,
 
     /// Leave out times below this many milliseconds
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     min_ms: f64,
+
+    /// Also print the layers that are predicted worst
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    worst: usize,
 
     /// Print JSON instead of a table
     #[arg(long)]
@@ -54,7 +65,20 @@ pub(crate) struct Arguments {
 
 /// Runs the chore.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    refuse(arguments)?;
+    if !arguments.layers.is_empty() {
+        return layers::run(&layers::Asked {
+            layers: &arguments.layers,
+            predictors: arguments.predictors.as_ref(),
+            anchors: anchors(&arguments.anchors)?,
+            by: &arguments.by,
+            min_ms: arguments.min_ms,
+            dev: arguments.dev,
+            json: arguments.json,
+            worst: arguments.worst,
+        });
+    }
+    let by = arguments.by.iter().map(|name| name.parse());
+    let by: Vec<By> = by.collect::<Result<_, _>>()?;
     let folder = arguments.model_files.as_deref().ok_or("no --model-files")?;
     let files = ModelFiles::of(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut broken = Vec::new();
@@ -76,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let count = rows.len() + broken.len();
     let mut observed = judged(&rows, folder, &files, arguments.min_ms);
     observed.skipped.extend(broken);
-    let sets = sets(&observed.observations, &arguments.by);
+    let sets = sets(&observed.observations, &by);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&show::json(count, &observed, &sets))?);
     } else {
@@ -91,16 +115,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(true)
 }
 
-/// Options that are specified and that this version does not act on.
-fn refuse(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let given = [
-        ("--layers", !arguments.layers.is_empty()),
-        ("--predictors", arguments.predictors.is_some()),
-        ("--anchors FILE", arguments.anchors != "none"),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(format!("{option} is not available in this version").into()),
-        None => Ok(()),
+fn anchors(text: &str) -> Result<Anchors, Box<dyn Error>> {
+    match text {
+        "none" => Ok(Anchors::Ignore),
+        "catalogue" => Ok(Anchors::Use),
+        other => Err(format!("--anchors {other}: none, or catalogue").into()),
     }
 }
 

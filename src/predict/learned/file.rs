@@ -1,0 +1,349 @@
+//! Predictor files: compact, versioned, with a checksum for each section, so that only what is used is read.
+//!
+//! ```text
+//! "DLCP" version:u16 data:u64 sections:u16
+//! for each section: name:text offset:u32 length:u32 checksum:u64
+//! sections
+//! ```
+//! Numbers are little-endian; a text is its length (u16) and its bytes.
+
+use thiserror::Error;
+
+use super::forest::{Forest, Split};
+use super::section::{Domain, Interval, Model, Section};
+
+/// The version that is written and the newest that is read.
+pub const VERSION: u16 = 1;
+
+const MAGIC: &[u8; 4] = b"DLCP";
+
+/// Why a predictor file cannot be used.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum FileError {
+    /// It is something else.
+    #[error("not a predictor file: it does not begin with 'DLCP'")]
+    Magic,
+    /// A later program wrote it.
+    #[error("format {found} of the predictor file is newer than {VERSION}, which is read here: use a newer dlcost")]
+    Newer {
+        /// Its version.
+        found: u16,
+    },
+    /// It ends too early, or counts do not fit.
+    #[error("the predictor file is damaged: {what}")]
+    Damaged {
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// Its features are others than those that are computed here.
+    #[error(
+        "section '{section}' asks for the feature '{feature}', which this dlcost does not know: it was made by another version"
+    )]
+    Feature {
+        /// The section.
+        section: String,
+        /// The feature.
+        feature: String,
+    },
+}
+
+const ENDS: FileError = FileError::Damaged { what: "it ends too early" };
+
+/// A section as the head of a file lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// `product/serving`.
+    pub name: String,
+    offset: usize,
+    length: usize,
+    checksum: u64,
+}
+
+/// The head of a predictor file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// A hash of the rows that it was made from.
+    pub data: u64,
+    /// Its sections.
+    pub entries: Vec<Entry>,
+}
+
+struct Reader<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Reader<'b> {
+    fn bytes(&mut self, count: usize) -> Result<&'b [u8], FileError> {
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(ENDS)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FileError> {
+        self.bytes(N)?.try_into().map_err(|_| ENDS)
+    }
+
+    fn u8(&mut self) -> Result<u8, FileError> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, FileError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<usize, FileError> {
+        self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
+    }
+
+    fn u64(&mut self) -> Result<u64, FileError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn f32(&mut self) -> Result<f32, FileError> {
+        self.array().map(f32::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<String, FileError> {
+        let length = usize::from(self.u16()?);
+        let text = std::str::from_utf8(self.bytes(length)?);
+        text.map(str::to_owned).map_err(|_| FileError::Damaged { what: "a name is not UTF-8" })
+    }
+
+    fn texts(&mut self) -> Result<Vec<String>, FileError> {
+        (0..self.u16()?).map(|_| self.text()).collect()
+    }
+}
+
+/// FNV-1a.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Reads the head.
+///
+/// # Errors
+/// Where the file is none, is newer than this program, or ends too early.
+pub fn head(bytes: &[u8]) -> Result<Head, FileError> {
+    let mut reader = Reader { rest: bytes };
+    if reader.bytes(4).map_err(|_| FileError::Magic)? != MAGIC {
+        return Err(FileError::Magic);
+    }
+    let found = reader.u16()?;
+    if found > VERSION {
+        return Err(FileError::Newer { found });
+    }
+    let data = reader.u64()?;
+    let count = reader.u16()?;
+    let entry = |reader: &mut Reader| {
+        Ok(Entry { name: reader.text()?, offset: reader.u32()?, length: reader.u32()?, checksum: reader.u64()? })
+    };
+    let entries = (0..count).map(|_| entry(&mut reader)).collect::<Result<_, _>>()?;
+    Ok(Head { data, entries })
+}
+
+/// Reads one section.
+///
+/// # Errors
+/// Where it is damaged.
+pub fn section(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
+    let end = entry.offset.checked_add(entry.length).ok_or(ENDS)?;
+    let bytes = bytes.get(entry.offset..end).ok_or(ENDS)?;
+    if checksum(bytes) != entry.checksum {
+        return Err(FileError::Damaged { what: "a checksum does not fit" });
+    }
+    let reader = &mut Reader { rest: bytes };
+    let features = reader.texts()?;
+    let boards = reader.texts()?;
+    let seen = model(reader, features.len())?;
+    let unseen = model(reader, features.len())?;
+    let anchored = model(reader, features.len())?;
+    let domain = (0..features.len())
+        .map(|_| Ok(Domain { low: reader.f32()?, high: reader.f32()? }))
+        .collect::<Result<_, FileError>>()?;
+    let mut interval = || Ok(Interval { low: reader.f32()?, high: reader.f32()? });
+    let (seen_interval, unseen_interval): (_, Interval) = (interval()?, interval()?);
+    Ok(Section {
+        name: entry.name.clone(),
+        features,
+        boards,
+        seen,
+        unseen,
+        anchored,
+        domain,
+        seen_interval,
+        unseen_interval,
+    })
+}
+
+fn model(reader: &mut Reader, width: usize) -> Result<Model, FileError> {
+    let kernels = forest(reader)?;
+    if kernels.cuts.len() > width + 1 {
+        return Err(FileError::Damaged { what: "trees ask for more features than there are" });
+    }
+    let protocol = if reader.u8()? == 0 { None } else { Some(forest(reader)?) };
+    Ok(Model { kernels, protocol })
+}
+
+fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
+    let features = reader.u16()?;
+    let mut cuts = Vec::new();
+    for _ in 0..features {
+        let count = usize::from(reader.u8()?);
+        cuts.push((0..count).map(|_| reader.f32()).collect::<Result<Vec<_>, _>>()?);
+    }
+    let (unit, start) = (reader.f32()?, reader.f32()?);
+    let trees = reader.u32()?;
+    let sizes = reader.bytes(trees.checked_mul(2).ok_or(ENDS)?)?;
+    let sizes: Vec<u16> =
+        sizes.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(u16::from_le_bytes).collect();
+    let count: usize = sizes.iter().map(|size| usize::from(*size)).sum();
+    let splits = reader.bytes(count.checked_mul(6).ok_or(ENDS)?)?;
+    let splits = splits.chunks_exact(6).filter_map(|bytes| <[u8; 6]>::try_from(bytes).ok());
+    let split = |[feature, bin, left, other_left, right, other_right]: [u8; 6]| Split {
+        feature,
+        bin,
+        left: u16::from_le_bytes([left, other_left]),
+        right: u16::from_le_bytes([right, other_right]),
+    };
+    let splits = splits.map(split).collect();
+    let leaves = reader.bytes((count + trees).checked_mul(2).ok_or(ENDS)?)?;
+    let leaves =
+        leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
+    Ok(Forest { cuts, splits, leaves, sizes, unit, start })
+}
+
+/// Writes a file of sections.
+#[must_use]
+pub fn write(data: u64, sections: &[Section]) -> Vec<u8> {
+    let bodies: Vec<Vec<u8>> = sections.iter().map(body).collect();
+    let heads: usize = sections.iter().map(|section| 2 + section.name.len() + 16).sum();
+    let mut offset = 4 + 2 + 8 + 2 + heads;
+    let mut file = Vec::new();
+    file.extend(MAGIC);
+    file.extend(VERSION.to_le_bytes());
+    file.extend(data.to_le_bytes());
+    file.extend((sections.len() as u16).to_le_bytes());
+    for (section, body) in sections.iter().zip(&bodies) {
+        put_text(&mut file, &section.name);
+        file.extend((offset as u32).to_le_bytes());
+        file.extend((body.len() as u32).to_le_bytes());
+        file.extend(checksum(body).to_le_bytes());
+        offset += body.len();
+    }
+    file.extend(bodies.concat());
+    file
+}
+
+fn put_text(file: &mut Vec<u8>, text: &str) {
+    file.extend((text.len() as u16).to_le_bytes());
+    file.extend(text.as_bytes());
+}
+
+fn body(section: &Section) -> Vec<u8> {
+    let mut body = Vec::new();
+    for texts in [&section.features, &section.boards] {
+        body.extend((texts.len() as u16).to_le_bytes());
+        texts.iter().for_each(|text| put_text(&mut body, text));
+    }
+    for model in [&section.seen, &section.unseen, &section.anchored] {
+        put_forest(&mut body, &model.kernels);
+        body.push(u8::from(model.protocol.is_some()));
+        if let Some(protocol) = &model.protocol {
+            put_forest(&mut body, protocol);
+        }
+    }
+    let ends = section.domain.iter().flat_map(|domain| [domain.low, domain.high]);
+    let intervals =
+        [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
+    ends.chain(intervals).for_each(|number: f32| body.extend(number.to_le_bytes()));
+    body
+}
+
+fn put_forest(body: &mut Vec<u8>, forest: &Forest) {
+    body.extend((forest.cuts.len() as u16).to_le_bytes());
+    for cuts in &forest.cuts {
+        body.push(cuts.len() as u8);
+        cuts.iter().for_each(|cut| body.extend(cut.to_le_bytes()));
+    }
+    body.extend(forest.unit.to_le_bytes());
+    body.extend(forest.start.to_le_bytes());
+    body.extend((forest.sizes.len() as u32).to_le_bytes());
+    forest.sizes.iter().for_each(|size| body.extend(size.to_le_bytes()));
+    for split in &forest.splits {
+        body.extend([split.feature, split.bin]);
+        body.extend(split.left.to_le_bytes());
+        body.extend(split.right.to_le_bytes());
+    }
+    forest.leaves.iter().for_each(|leaf| body.extend(leaf.to_le_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        let forest = Forest {
+            cuts: vec![vec![1.0, 2.0], Vec::new()],
+            splits: vec![Split { feature: 0, bin: 1, left: Split::leaf(0), right: Split::leaf(1) }],
+            leaves: vec![-5, 7],
+            sizes: vec![1],
+            unit: 1e-4,
+            start: 0.25,
+        };
+        let model = Model { kernels: forest.clone(), protocol: None };
+        let section = Section {
+            name: "product/serving".to_owned(),
+            features: vec!["m".to_owned(), "n".to_owned()],
+            boards: vec!["h200".to_owned()],
+            seen: Model { protocol: Some(forest), ..model.clone() },
+            unseen: model.clone(),
+            anchored: model,
+            domain: vec![Domain { low: 0.0, high: 1.0 }; 2],
+            seen_interval: Interval { low: 0.9, high: 1.1 },
+            unseen_interval: Interval { low: 0.7, high: 1.4 },
+        };
+        write(42, &[section.clone(), Section { name: "product/pytorch".to_owned(), ..section }])
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = file();
+        let head = head(&bytes).unwrap();
+        assert_eq!((head.data, head.entries.len()), (42, 2));
+        let read = section(&bytes, &head.entries[1]).unwrap();
+        assert_eq!(read.name, "product/pytorch");
+        assert_eq!(write(42, &[section(&bytes, &head.entries[0]).unwrap(), read]), bytes);
+    }
+
+    #[test]
+    fn a_cut_or_changed_file_is_an_error_and_never_a_panic() {
+        let bytes = file();
+        for length in 0..bytes.len() {
+            let cut = &bytes[..length];
+            let read = head(cut)
+                .and_then(|head| head.entries.iter().map(|entry| section(cut, entry)).collect::<Result<Vec<_>, _>>());
+            assert!(read.is_err(), "{length}");
+        }
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x41;
+            let _ = head(&changed).map(|head| head.entries.iter().map(|entry| section(&changed, entry)).count());
+        }
+        let mut damaged = bytes.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        let entries = head(&damaged).unwrap().entries;
+        assert_eq!(
+            section(&damaged, &entries[1]).unwrap_err().to_string(),
+            "the predictor file is damaged: a checksum does not fit"
+        );
+    }
+
+    #[test]
+    fn other_files_and_newer_ones_are_told_apart() {
+        assert_eq!(head(b"PK\x03\x04").unwrap_err(), FileError::Magic);
+        let mut newer = file();
+        newer[4] = 9;
+        assert_eq!(head(&newer).unwrap_err(), FileError::Newer { found: 9 });
+    }
+}

@@ -1,0 +1,123 @@
+//! Boosted trees, flat: what training leaves and pricing walks. Features are cut into bins once, then every split is a
+//! comparison of two bytes.
+
+/// The most leaves of a tree: its nodes are numbered in 15 bits, and features in bins of a byte leave no use for more.
+pub const MOST_LEAVES: usize = 1024;
+
+/// A child with this bit is a leaf.
+const LEAF: u16 = 0x8000;
+
+/// One split: rows whose bin is at most `bin` go left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Which feature.
+    pub feature: u8,
+    /// The last bin that goes left.
+    pub bin: u8,
+    /// The split or leaf on the left: leaves have the highest bit set.
+    pub left: u16,
+    /// The same on the right.
+    pub right: u16,
+}
+
+/// Trees over one list of features.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forest {
+    /// Upper bounds of the bins of each feature but the last, ascending.
+    pub cuts: Vec<Vec<f32>>,
+    /// All splits, tree by tree, the root first.
+    pub splits: Vec<Split>,
+    /// All leaves, tree by tree, in units of `unit`.
+    pub leaves: Vec<i16>,
+    /// Splits of each tree; it has one leaf more.
+    pub sizes: Vec<u16>,
+    /// What a leaf's number is multiplied with.
+    pub unit: f32,
+    /// What all leaves add to.
+    pub start: f32,
+}
+
+impl Split {
+    /// The mark of a leaf as a child.
+    #[must_use]
+    pub const fn leaf(index: u16) -> u16 {
+        index | LEAF
+    }
+}
+
+impl Forest {
+    /// The bin of a value: how many cuts lie below it. What is not a number lies below all.
+    #[must_use]
+    pub fn bin(cuts: &[f32], value: f32) -> u8 {
+        u8::try_from(cuts.partition_point(|cut| *cut < value)).unwrap_or(u8::MAX)
+    }
+
+    /// The sum of the leaves that a row falls into.
+    #[must_use]
+    pub fn value(&self, features: &[f32]) -> f64 {
+        let mut bins = [0_u8; 256];
+        for ((bin, cuts), value) in bins.iter_mut().zip(&self.cuts).zip(features) {
+            *bin = Self::bin(cuts, *value);
+        }
+        self.sum(&bins)
+    }
+
+    /// The same for a row of bins.
+    #[must_use]
+    pub fn sum(&self, bins: &[u8; 256]) -> f64 {
+        let (mut first_split, mut first_leaf, mut sum) = (0, 0, 0_i64);
+        for &size in &self.sizes {
+            let size = usize::from(size);
+            let mut next = if size == 0 { LEAF } else { 0 };
+            // A path visits every split once at most, whatever a broken file says.
+            for _ in 0..size {
+                if next & LEAF != 0 {
+                    break;
+                }
+                let Some(split) = self.splits.get(first_split + usize::from(next)) else { break };
+                let right = bins.get(usize::from(split.feature)).copied().unwrap_or_default() > split.bin;
+                next = if right { split.right } else { split.left };
+            }
+            sum += self.leaves.get(first_leaf + usize::from(next & !LEAF)).map_or(0, |leaf| i64::from(*leaf));
+            first_split += size;
+            first_leaf += size + 1;
+        }
+        f64::from(self.start) + f64::from(self.unit) * sum as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `x ≤ 1`: 10, else `y ≤ 5`: 20, else 30; and a tree of one leaf.
+    fn forest() -> Forest {
+        Forest {
+            cuts: vec![vec![1.0, 2.0], vec![5.0]],
+            splits: vec![
+                Split { feature: 0, bin: 0, left: Split::leaf(0), right: 1 },
+                Split { feature: 1, bin: 0, left: Split::leaf(1), right: Split::leaf(2) },
+            ],
+            leaves: vec![10, 20, 30, 1],
+            sizes: vec![2, 0],
+            unit: 0.5,
+            start: 100.0,
+        }
+    }
+
+    #[test]
+    fn rows_fall_to_the_leaf_of_their_bins() {
+        let forest = forest();
+        assert!((forest.value(&[1.0, 9.0]) - 105.5).abs() < 1e-9);
+        assert!((forest.value(&[1.5, 5.0]) - 110.5).abs() < 1e-9);
+        assert!((forest.value(&[1.5, 5.1]) - 115.5).abs() < 1e-9);
+        assert!((forest.value(&[f32::NAN, 0.0]) - 105.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_broken_tree_ends() {
+        let mut forest = forest();
+        forest.splits = vec![Split { feature: 9, bin: 0, left: 0, right: 0 }; 2];
+        assert!(forest.value(&[1.0, 1.0]).is_finite());
+    }
+}

@@ -1,0 +1,263 @@
+//! Rows of tables as what trees are grown on: features, physical times and measured ones.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dlcost::device::{Device, Found, find};
+use dlcost::predict::learned::rates::{Anchors, Rates};
+use dlcost::predict::learned::row::Row;
+use dlcost::predict::learned::section::{Knowledge, Section};
+use dlcost::predict::learned::setting::Stack;
+use dlcost::predict::learned::{Described, describe, section_name};
+
+use super::boost::{Data, Instances};
+use super::measure::{Measurement, Protocol, measure};
+use super::row::LayerRow;
+
+/// A row that can be learned from or scored.
+#[derive(Clone, Debug)]
+pub(crate) struct Example {
+    /// Its place in the table of all rows.
+    pub(crate) row: usize,
+    /// What was measured.
+    pub(crate) measurement: Measurement,
+    /// On which device.
+    pub(crate) device: &'static Device,
+    /// Milliseconds.
+    pub(crate) time_ms: f64,
+    /// How much it counts.
+    pub(crate) weight: f64,
+    /// Whether it belongs to the development test set.
+    pub(crate) dev: bool,
+    /// Whether intervals are calibrated on it.
+    pub(crate) calibrates: bool,
+}
+
+/// Examples by section: `product/serving`.
+pub(crate) type Sections = BTreeMap<String, Vec<Example>>;
+
+/// Sorts rows into sections; what cannot be used is counted by its reason.
+pub(crate) fn examples(rows: &[LayerRow], refused: &mut HashMap<String, usize>) -> Sections {
+    let mut sections = Sections::new();
+    let mut devices: HashMap<String, Option<&'static Device>> = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let device = *devices.entry(row.device.to_string()).or_insert_with(|| device(&row.device));
+        match example(index, row, device) {
+            Ok((section, example)) => sections.entry(section).or_default().push(example),
+            Err(reason) => *refused.entry(reason).or_default() += 1,
+        }
+    }
+    sections
+}
+
+fn device(id: &str) -> Option<&'static Device> {
+    match find(id) {
+        Ok(Found { device, .. }) => Some(device),
+        Err(_) => None,
+    }
+}
+
+fn example(index: usize, row: &LayerRow, device: Option<&'static Device>) -> Result<(String, Example), String> {
+    let device = device.ok_or_else(|| format!("device not in the catalogue: {}", row.device))?;
+    let measurement = measure(row)?;
+    doubtful(row, &measurement)?;
+    let kernel = measurement.kernels.first().ok_or("no kernel")?;
+    let section = section_name(kernel, measurement.setting).ok_or("family not learned")?;
+    let group = row.row_group.as_bytes();
+    let share = |salt: &[u8]| {
+        let digest = md5::compute([salt, group].concat());
+        let hex = format!("{digest:x}");
+        u32::from_str_radix(hex.get(..8).unwrap_or("0"), 16).unwrap_or_default() % 100
+    };
+    let example = Example {
+        row: index,
+        measurement,
+        device,
+        time_ms: row.time_ms,
+        weight: 1.0,
+        dev: share(b"dev-") < 10,
+        calibrates: share(b"calibration-") < 10,
+    };
+    Ok((section, example))
+}
+
+/// Rules of cleaning: rows that measure something else than what they say.
+fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
+    if row.replicas() > 1 && measurement.setting.stack != Stack::Nccl {
+        return Err("several replicas: no time of a layer".to_owned());
+    }
+    if &*row.source == "tf1_quadro_p2000" && &*row.pass == "train_step" {
+        return Err("too little memory for workspaces: training 2.3 times too long".to_owned());
+    }
+    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) {
+        return Err("repeats scatter by more than their median".to_owned());
+    }
+    if measurement.kernels.iter().any(|kernel| !kernel.flops.is_finite() || kernel.bytes() <= 0.0) {
+        return Err("sizes are missing".to_owned());
+    }
+    Ok(())
+}
+
+impl LayerRow {
+    fn replicas(&self) -> u64 {
+        self.sizes.replicas.max(1)
+    }
+}
+
+/// Features of examples, as one model of a section sees them.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    weights: Vec<f64>,
+    pub(crate) names: Vec<&'static str>,
+    width: usize,
+    kernels: Vec<f32>,
+    kernel_of: Vec<u32>,
+    kernel_base: Vec<f64>,
+    protocols: Vec<f32>,
+    protocol_of: Vec<u32>,
+    protocol_base: Vec<f64>,
+    times: Vec<f64>,
+}
+
+/// Features of what a protocol adds.
+pub(crate) const PROTOCOL_WIDTH: usize = 14;
+
+/// Describes a kernel of an example as a model of a section sees it.
+pub(crate) fn described(
+    example: &Example,
+    kernel: usize,
+    knowledge: Knowledge,
+    boards: &[String],
+    row: Row,
+) -> Option<Described> {
+    let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
+    let kernel = example.measurement.kernels.get(kernel)?;
+    let mut described = describe(kernel, example.device, example.measurement.setting, anchors, row)?;
+    if knowledge == Knowledge::Seen {
+        described.row.add("board", board(example.device, boards));
+    }
+    Some(described)
+}
+
+fn board(device: &Device, boards: &[String]) -> f64 {
+    boards.iter().position(|board| *board == device.id).map_or(-1.0, |at| at as f64)
+}
+
+/// Physical time of a protocol, ms, and its features.
+pub(crate) fn protocol_row(
+    example: &Example,
+    protocol: &Protocol,
+    knowledge: Knowledge,
+    boards: &[String],
+    kernels_ms: f64,
+) -> (f64, [f32; PROTOCOL_WIDTH]) {
+    let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
+    let rates = Rates::of(example.device, dlcost::device::Precision::Fp32, anchors);
+    let moved = protocol.bytes / rates.memory;
+    let base = protocol.floor_ms + moved;
+    let log = |value: f64| libm::log2(value.max(1e-9)) as f32;
+    let flag = |truth: bool| f32::from(u8::from(truth));
+    let board = if knowledge == Knowledge::Seen { board(example.device, boards) } else { -1.0 };
+    let family = example.measurement.kernels.first().map_or(0, |kernel| kernel.pass as u8);
+    let row = [
+        board as f32,
+        flag(protocol.step),
+        f32::from(protocol.run),
+        f32::from(protocol.optimizer),
+        f32::from(protocol.activation),
+        flag(protocol.bias),
+        log(moved / base),
+        log(protocol.inputs),
+        log(protocol.outputs),
+        log(protocol.update_bytes / protocol.bytes.max(1.0)),
+        log(kernels_ms / base),
+        f32::from(example.measurement.setting.stack as u8),
+        f32::from(family),
+        log(protocol.bytes / rates.cache_bytes),
+    ];
+    (base, row)
+}
+
+/// Prepares examples for one model.
+pub(crate) fn prepare(examples: &[&Example], knowledge: Knowledge, boards: &[String]) -> Prepared {
+    let mut prepared = Prepared {
+        names: Vec::new(),
+        width: 0,
+        kernels: Vec::new(),
+        kernel_of: Vec::new(),
+        kernel_base: Vec::new(),
+        protocols: Vec::new(),
+        protocol_of: Vec::new(),
+        protocol_base: Vec::new(),
+        times: Vec::new(),
+        weights: Vec::new(),
+    };
+    for (at, example) in examples.iter().enumerate() {
+        let mut together = 0.0;
+        for kernel in 0..example.measurement.kernels.len() {
+            let row = if prepared.names.is_empty() { Row::with_names() } else { Row::new() };
+            let Some(described) = described(example, kernel, knowledge, boards, row) else { continue };
+            if prepared.names.is_empty() {
+                prepared.names = described.row.names().to_vec();
+                prepared.width = prepared.names.len();
+            }
+            together += described.base_ms;
+            prepared.kernels.extend(&described.row.values);
+            prepared.kernel_of.push(at as u32);
+            prepared.kernel_base.push(described.base_ms);
+        }
+        if let Some(protocol) = &example.measurement.protocol {
+            let (base, row) = protocol_row(example, protocol, knowledge, boards, together);
+            prepared.protocols.extend(row);
+            prepared.protocol_of.push(at as u32);
+            prepared.protocol_base.push(base);
+        }
+        prepared.times.push(example.time_ms);
+        prepared.weights.push(example.weight);
+    }
+    prepared
+}
+
+impl Prepared {
+    /// Whether any example has a protocol.
+    pub(crate) fn has_protocol(&self) -> bool {
+        !self.protocol_of.is_empty()
+    }
+
+    /// Lowest and highest value of each feature but the board's.
+    pub(crate) fn domain(&self, features: usize) -> Vec<(f32, f32)> {
+        let mut ends = vec![(f32::INFINITY, f32::NEG_INFINITY); features];
+        for row in self.kernels.chunks_exact(self.width.max(1)) {
+            for ((low, high), value) in ends.iter_mut().zip(row) {
+                *low = low.min(*value);
+                *high = high.max(*value);
+            }
+        }
+        ends
+    }
+
+    /// What trees are grown on.
+    pub(crate) fn data(self) -> Data {
+        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base)];
+        if !self.protocol_of.is_empty() {
+            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base));
+        }
+        Data { times: self.times, weights: self.weights, parts }
+    }
+}
+
+/// What a section predicts for an example, ms.
+pub(crate) fn predicted(section: &Section, example: &Example, anchors: Anchors) -> Option<f64> {
+    let knowledge = section.knowledge(example.device, anchors);
+    let (model, _) = section.model(knowledge);
+    let (mut sum, mut together) = (0.0, 0.0);
+    for kernel in 0..example.measurement.kernels.len() {
+        let described = described(example, kernel, knowledge, &section.boards, Row::new())?;
+        sum += described.base_ms * libm::exp(model.kernels.value(&described.row.values));
+        together += described.base_ms;
+    }
+    if let Some(protocol) = &example.measurement.protocol {
+        let (base, row) = protocol_row(example, protocol, knowledge, &section.boards, together);
+        sum += base * libm::exp(model.protocol.as_ref().map_or(0.0, |forest| forest.value(&row)));
+    }
+    Some(sum)
+}
