@@ -253,6 +253,7 @@ impl Operator for ConvLstm {
                 dilation: [1; 3],
                 groups: 1,
                 transposed: false,
+                axes: u8::try_from(kernel.len()).unwrap_or(3),
             }))
         };
         match family() {
