@@ -139,7 +139,9 @@ impl Target {
                 let known = compiled.and_then(|name| Optimizer::ALL.iter().find(|(known, _)| *known == name));
                 let (optimizer, why) = match (known, &context.training.optimizer_class) {
                     (Some((_, optimizer)), _) => (*optimizer, "what the model was compiled with".to_owned()),
-                    (None, Some(class)) => (Optimizer::Sgd, format!("{class}, which the file names, is not known here")),
+                    (None, Some(class)) => {
+                        (Optimizer::Sgd, format!("{class}, which the file names, is not known here"))
+                    }
                     (None, None) => (Optimizer::Sgd, "not given".to_owned()),
                 };
                 assume("optimizer", optimizer.name(), &why);

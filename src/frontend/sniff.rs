@@ -194,11 +194,7 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
     const ONNX: &str = "convert it to ONNX first";
     let starts = |magic: &[u8]| bytes.starts_with(magic);
     Some(if starts(b"PK\x03\x04") || starts(b"PK\x05\x06") {
-        if contains(b"data.pkl") {
-            ("a PyTorch archive", EXPORT)
-        } else {
-            ("a zip archive", UNPACK)
-        }
+        if contains(b"data.pkl") { ("a PyTorch archive", EXPORT) } else { ("a zip archive", UNPACK) }
     } else if matches!(bytes, [0x80, 2..=5, ..]) {
         // The opcode for protocols 2 to 5; as protobuf it would be a field that ONNX does not have.
         ("a Python pickle (an old PyTorch file?)", EXPORT)
@@ -283,10 +279,7 @@ fn other_text(start: &str) -> Option<Diagnostic> {
             );
         }
         let said = json_error(start).map_or(" without class_name".to_owned(), |text| format!(" saying {text:?}"));
-        return other(
-            format!("a JSON document{said}"),
-            "a Keras model is a JSON object with class_name and config",
-        );
+        return other(format!("a JSON document{said}"), "a Keras model is a JSON object with class_name and config");
     }
     let textproto = ["ir_version:", "producer_name:", "graph {", "graph{", "opset_import {", "opset_import{"];
     if textproto.iter().any(|key| start.starts_with(key)) || (start.starts_with('#') && start.contains("\nir_version:"))
@@ -301,7 +294,8 @@ fn other_text(start: &str) -> Option<Diagnostic> {
     }
     if start.lines().take(40).any(|line| line.trim_start().starts_with("class_name:")) {
         return other(
-            "a Keras model in YAML, which Keras itself no longer reads (to_yaml was removed in TensorFlow 2.6)".to_owned(),
+            "a Keras model in YAML, which Keras itself no longer reads (to_yaml was removed in TensorFlow 2.6)"
+                .to_owned(),
             "write it as JSON: open(\"model.json\", \"w\").write(model.to_json())",
         );
     }

@@ -2,13 +2,13 @@
 
 use super::{
     Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv,
-    conv_transpose, detection, dropout, einsum, expand, flex_attention, gather, gemm, keras, layer_norm, linear_attention,
-    loss, matmul, microsoft_attention, microsoft_conv_grad, microsoft_elementwise, microsoft_embedding, microsoft_fft,
-    microsoft_fused, microsoft_gated, microsoft_generation, microsoft_group_norm, microsoft_group_query,
-    microsoft_longformer, microsoft_matmul_nbits, microsoft_moe, microsoft_packed_attention, microsoft_quantized,
-    microsoft_shapes, microsoft_training, ml, nonzero, normalization, one_hot, optimizer, pad, pool, quantize, random,
-    range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, signal, slice, softmax,
-    split, squeeze, text, topk, transpose, unary,
+    conv_transpose, detection, dropout, einsum, expand, flex_attention, gather, gemm, keras, layer_norm,
+    linear_attention, loss, matmul, microsoft_attention, microsoft_conv_grad, microsoft_elementwise,
+    microsoft_embedding, microsoft_fft, microsoft_fused, microsoft_gated, microsoft_generation, microsoft_group_norm,
+    microsoft_group_query, microsoft_longformer, microsoft_matmul_nbits, microsoft_moe, microsoft_packed_attention,
+    microsoft_quantized, microsoft_shapes, microsoft_training, ml, nonzero, normalization, one_hot, optimizer, pad,
+    pool, quantize, random, range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of,
+    signal, slice, softmax, split, squeeze, text, topk, transpose, unary,
 };
 use crate::frontend::onnx::model::KERAS;
 

@@ -2,7 +2,7 @@
 
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{
-    AttributeDef, AttributeValue, DimDef, GraphDef, KERAS, LAYER_CLASS, LAYER_NAME, Name, NOT_TRAINED, NodeDef, OPAQUE,
+    AttributeDef, AttributeValue, DimDef, GraphDef, KERAS, LAYER_CLASS, LAYER_NAME, NOT_TRAINED, Name, NodeDef, OPAQUE,
     SCOPE, TensorDef, TensorTypeDef, TypeDef, ValueInfo,
 };
 use crate::ir::element_type::ElementType;
@@ -85,12 +85,8 @@ impl<'p> Builder<'p> {
     }
 
     pub(super) fn place(&mut self, node: Option<&str>, span: Span) -> crate::ir::place::Place {
-        let data = PlaceData {
-            graph: "main".into(),
-            node: node.map(Into::into),
-            span: Some(span),
-            ..PlaceData::default()
-        };
+        let data =
+            PlaceData { graph: "main".into(), node: node.map(Into::into), span: Some(span), ..PlaceData::default() };
         self.places.add(data)
     }
 
@@ -162,7 +158,8 @@ impl<'p> Builder<'p> {
             .collect();
         if self.graph.nodes.len() >= MAX_NODES {
             if !self.over_budget {
-                let message = format!("the model becomes more than {MAX_NODES} nodes: shared models inside each other?");
+                let message =
+                    format!("the model becomes more than {MAX_NODES} nodes: shared models inside each other?");
                 self.report(Diagnostic::new(Code::TooManyNodes, message), None, owner.span);
             }
             self.over_budget = true;
@@ -173,7 +170,8 @@ impl<'p> Builder<'p> {
         let (scope, name) = if part.is_empty() {
             (owner.scope.clone(), owner.name.clone())
         } else {
-            let scope = if owner.scope.is_empty() { owner.name.clone() } else { format!("{}/{}", owner.scope, owner.name) };
+            let scope =
+                if owner.scope.is_empty() { owner.name.clone() } else { format!("{}/{}", owner.scope, owner.name) };
             (scope, part.to_owned())
         };
         self.graph.nodes.push(NodeDef {

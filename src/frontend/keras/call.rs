@@ -74,7 +74,11 @@ impl<'j, T> Call<'j, T> {
 
     /// A named argument, or the positional one at an index.
     pub(super) fn argument(&self, name: &str, index: usize) -> Option<&Argument<'j, T>> {
-        self.named.iter().find(|(key, _)| key == name).map(|(_, argument)| argument).or_else(|| self.positional.get(index))
+        self.named
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, argument)| argument)
+            .or_else(|| self.positional.get(index))
     }
 
     /// A named argument.
@@ -152,11 +156,17 @@ fn new_argument<'j>(json: &'j Json<'j>) -> Argument<'j, Reference> {
 /// Shape and type of a tensor as the file records them.
 fn recorded(config: &Json<'_>) -> Option<TensorTypeDef> {
     let dims = config.get("shape")?.list()?;
-    let dims: Option<Vec<_>> = dims
-        .iter()
-        .enumerate()
-        .map(|(axis, dim)| if dim.is_null() { Some(dim_def(axis, None)) } else { dim.integer().map(|dim| dim_def(axis, Some(dim))) })
-        .collect();
+    let dims: Option<Vec<_>> =
+        dims.iter()
+            .enumerate()
+            .map(|(axis, dim)| {
+                if dim.is_null() {
+                    Some(dim_def(axis, None))
+                } else {
+                    dim.integer().map(|dim| dim_def(axis, Some(dim)))
+                }
+            })
+            .collect();
     let element = config.get("dtype").and_then(Json::text).and_then(element_of);
     Some(TensorTypeDef { element, shape: Some(dims?) })
 }

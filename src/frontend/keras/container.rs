@@ -94,7 +94,10 @@ fn utf8(bytes: &[u8]) -> Result<&str, Failure> {
 }
 
 fn too_large(what: &str) -> Failure {
-    Failure::new(Code::MalformedFile, format!("{what} unpacks to more than {} MiB, which is past the limit", LARGEST >> 20))
+    Failure::new(
+        Code::MalformedFile,
+        format!("{what} unpacks to more than {} MiB, which is past the limit", LARGEST >> 20),
+    )
 }
 
 fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -137,17 +140,18 @@ fn hdf5(source: &Source) -> Result<Contents, Failure> {
         Failure::new(Code::TruncatedFile, "the HDF5 file is cut short")
             .help("the download or copy stopped early: compare the file's size with the original")
     };
-    let damaged = |error: hdf5_reader::error::Error| Failure::new(Code::MalformedFile, format!("the HDF5 file is damaged: {error}"));
+    let damaged = |error: hdf5_reader::error::Error| {
+        Failure::new(Code::MalformedFile, format!("the HDF5 file is damaged: {error}"))
+    };
     let file = hdf5_reader::Hdf5File::from_owner(source.bytes.clone(), options).map_err(damaged)?;
     let cut_short = file.superblock().eof_address > length;
     let failed = |error| if cut_short { cut() } else { damaged(error) };
     let root = file.root_group().map_err(failed)?;
     let attribute = root.attribute("model_config").map_err(|error| match error {
-        hdf5_reader::error::Error::AttributeNotFound(_) => Failure::new(
-            Code::NotAModel,
-            "the HDF5 file holds weights only: it has no attribute model_config",
-        )
-        .help("save the whole model with model.save(...), or check the JSON of model.to_json()"),
+        hdf5_reader::error::Error::AttributeNotFound(_) => {
+            Failure::new(Code::NotAModel, "the HDF5 file holds weights only: it has no attribute model_config")
+                .help("save the whole model with model.save(...), or check the JSON of model.to_json()")
+        }
         error => failed(error),
     })?;
     let text = attribute.read_string().map_err(|error| match error {

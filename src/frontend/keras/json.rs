@@ -477,7 +477,9 @@ mod tests {
         assert_eq!(error("[-Infinity]").0, "Infinity is not JSON");
         assert_eq!(error("[1, 2").2, ErrorKind::Truncated);
         assert_eq!(error("[\"abc").2, ErrorKind::Truncated);
-        for text in ["", "[01]", "[1.]", "[1e]", "{\"a\" 1}", "\"\\x\"", "\"\u{1}\"", "{} {}", "nul", "\"\\u12g4\"", "[\u{e9}]"] {
+        for text in
+            ["", "[01]", "[1.]", "[1e]", "{\"a\" 1}", "\"\\x\"", "\"\u{1}\"", "{} {}", "nul", "\"\\u12g4\"", "[\u{e9}]"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -177,7 +177,10 @@ impl<'j> Layer<'_, '_, '_, 'j> {
         };
         // One axis: the list is the pair.
         if axes == 1 && items.len() == 2 && items.iter().all(|item| item.list().is_none()) {
-            let pair = [self.whole(key, items.first().ok_or_else(refuse)?)?, self.whole(key, items.get(1).ok_or_else(refuse)?)?];
+            let pair = [
+                self.whole(key, items.first().ok_or_else(refuse)?)?,
+                self.whole(key, items.get(1).ok_or_else(refuse)?)?,
+            ];
             return if negative(&pair) { Err(refuse()) } else { Ok(vec![pair]) };
         }
         if items.len() != axes {

@@ -20,7 +20,9 @@ use self::layer::Generation;
 use self::topology::{Reader, kind_of, read_entry};
 use super::source::Source;
 use crate::diagnostics::{Code, Diagnostic, Level};
-use crate::frontend::onnx::model::{DimDef, KERAS, LAYER_CLASS, Model, OPAQUE, OpsetImport, TensorTypeDef, TypeDef, ValueInfo};
+use crate::frontend::onnx::model::{
+    DimDef, KERAS, LAYER_CLASS, Model, OPAQUE, OpsetImport, TensorTypeDef, TypeDef, ValueInfo,
+};
 use crate::ir::place::{PlaceData, Places, Span};
 
 /// Version of the standard operator set that nodes are written in.
@@ -170,13 +172,8 @@ fn without_layers<'j>(builder: &mut Builder<'_>, class: &str, json: &'j Json<'j>
         return;
     }
     let name = config.get("name").and_then(Json::text).unwrap_or("model").to_owned();
-    let owner = Owner {
-        key: name.clone(),
-        scope: String::new(),
-        name: name.clone(),
-        class: class.to_owned(),
-        span: json.span,
-    };
+    let owner =
+        Owner { key: name.clone(), scope: String::new(), name: name.clone(), class: class.to_owned(), span: json.span };
     let input = builder.input("input", None, json.span);
     let outputs = builder.opaque(&owner, vec![input], 1);
     for output in outputs {
@@ -204,7 +201,8 @@ fn finish(
     if graph.nodes.iter().any(|node| &*node.domain == "com.microsoft") {
         imports.push(OpsetImport { domain: "com.microsoft".into(), version: 1 });
     }
-    let version = contents.version.clone().or_else(|| json.get("keras_version").and_then(Json::text).map(str::to_owned));
+    let version =
+        contents.version.clone().or_else(|| json.get("keras_version").and_then(Json::text).map(str::to_owned));
     let default = if generation == Generation::Two { "2" } else { "3" };
     let over_budget = builder.over_budget;
     let model = Model {
@@ -223,11 +221,8 @@ fn finish(
 fn report_unknown(builder: &mut Builder<'_>) {
     let unknown = std::mem::take(&mut builder.unknown);
     let Some(first) = unknown.first() else { return };
-    let shown: Vec<String> = unknown
-        .iter()
-        .take(LISTED)
-        .map(|layer| format!("{:?} ({}: {})", layer.path, layer.class, layer.why))
-        .collect();
+    let shown: Vec<String> =
+        unknown.iter().take(LISTED).map(|layer| format!("{:?} ({}: {})", layer.path, layer.class, layer.why)).collect();
     let more = if unknown.len() > LISTED { format!(" and {} more", unknown.len() - LISTED) } else { String::new() };
     let count = match unknown.len() {
         1 => "1 layer has".to_owned(),
@@ -256,9 +251,14 @@ fn generation_of(json: &Json<'_>, config: &Json<'_>, contents: &Contents) -> Gen
     let layers = topology::layers_of(config).unwrap_or_default();
     let new = layers.iter().take(50).any(|layer| {
         let config = layer.get("config");
-        config.is_some_and(|config| config.get("batch_shape").is_some() || config.get("dtype").is_some_and(Json::is_object))
+        config.is_some_and(|config| {
+            config.get("batch_shape").is_some() || config.get("dtype").is_some_and(Json::is_object)
+        })
     });
-    let old = layers.iter().take(50).any(|layer| layer.get("config").is_some_and(|config| config.get("batch_input_shape").is_some()));
+    let old = layers
+        .iter()
+        .take(50)
+        .any(|layer| layer.get("config").is_some_and(|config| config.get("batch_input_shape").is_some()));
     if old || (!new && json.get("module").is_none()) { Generation::Two } else { Generation::Three }
 }
 
@@ -269,7 +269,7 @@ fn is_first_generation(config: &Json<'_>) -> bool {
     entries.take(50).any(|entry| {
         let old = ["nb_filter", "border_mode", "nb_row", "subsample"];
         let renamed = |key: &&str| entry.config.get(key).is_some();
-        old.iter().any(|key| renamed(&key)) || (entry.class == "Dense" && renamed(&"output_dim") && !renamed(&"units"))
+        old.iter().any(|key| renamed(key)) || (entry.class == "Dense" && renamed(&"output_dim") && !renamed(&"units"))
     })
 }
 
@@ -277,7 +277,8 @@ fn is_first_generation(config: &Json<'_>) -> bool {
 pub fn declare_shapes(model: &mut Model, shapes: &[(String, Vec<String>)]) -> Vec<String> {
     let mut unused = Vec::new();
     for (name, dims) in shapes {
-        let is_meant = |key: &str| key == name || key.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('~'));
+        let is_meant =
+            |key: &str| key == name || key.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('~'));
         let outputs: Vec<_> = model
             .graph
             .nodes
@@ -290,7 +291,9 @@ pub fn declare_shapes(model: &mut Model, shapes: &[(String, Vec<String>)]) -> Ve
         }
         let dim = |(axis, text): (usize, &String)| match text.parse() {
             Ok(number) => DimDef::Value(number),
-            Err(_) if axis == 0 && matches!(&**text, "None" | "?" | "batch" | "N") => DimDef::Param(builder::BATCH.into()),
+            Err(_) if axis == 0 && matches!(&**text, "None" | "?" | "batch" | "N") => {
+                DimDef::Param(builder::BATCH.into())
+            }
             Err(_) if matches!(&**text, "None" | "?") => DimDef::Unknown,
             Err(_) => DimDef::Param(text.as_str().into()),
         };
@@ -315,4 +318,3 @@ pub fn declare_shapes(model: &mut Model, shapes: &[(String, Vec<String>)]) -> Ve
 pub fn class_of(node: &crate::frontend::onnx::model::NodeDef) -> Option<&str> {
     node.metadata.iter().find(|(key, _)| &**key == LAYER_CLASS).map(|(_, class)| &**class)
 }
-

@@ -1,7 +1,7 @@
 //! Models: which layer reads from which. Sequential and Functional ones, inside each other, shared and called again.
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::builder::{Builder, Owner, dim_def, element_of};
 use super::call::{Argument, Call, Reference, read_call, references};
@@ -122,8 +122,14 @@ impl<'b, 'p> Reader<'b, 'p> {
                 Some(Kind::Functional) => {
                     let inner = layers_of(first.config).unwrap_or_default();
                     let entries = inner.iter().enumerate().filter_map(|(index, json)| read_entry(json, index));
-                    let wanted: Vec<String> = first.config.get("input_layers").map(references).unwrap_or_default()
-                        .into_iter().map(|reference| reference.layer).collect();
+                    let wanted: Vec<String> = first
+                        .config
+                        .get("input_layers")
+                        .map(references)
+                        .unwrap_or_default()
+                        .into_iter()
+                        .map(|reference| reference.layer)
+                        .collect();
                     let inputs: Vec<_> = entries.filter(|entry| entry.class == "InputLayer").collect();
                     let mut names = Vec::new();
                     for wanted in &wanted {
@@ -341,9 +347,8 @@ impl<'b, 'p> Reader<'b, 'p> {
                 self.builder.report(Diagnostic::new(Code::UndefinedTensor, message), None, input.span);
             }
         }
-        let others = (0..graph.entries.len()).filter(|layer| {
-            graph.entries.get(*layer).is_some_and(|entry| entry.class == "InputLayer")
-        });
+        let others = (0..graph.entries.len())
+            .filter(|layer| graph.entries.get(*layer).is_some_and(|entry| entry.class == "InputLayer"));
         for layer in others {
             if !order.contains(&layer) {
                 order.push(layer);
@@ -351,7 +356,8 @@ impl<'b, 'p> Reader<'b, 'p> {
         }
         let mut given = inputs.as_ref().map(|inputs| inputs.iter().cloned());
         for layer in order {
-            let (Some(entry), Some(step)) = (graph.entries.get(layer), graph.calls.get(layer).and_then(|calls| calls.first()))
+            let (Some(entry), Some(step)) =
+                (graph.entries.get(layer), graph.calls.get(layer).and_then(|calls| calls.first()))
             else {
                 continue;
             };
@@ -689,8 +695,13 @@ impl<'j> Wiring<'j> {
             at = next;
         };
         let name = |step: &usize| self.steps.get(*step).and_then(|step| self.entries.get(step.layer));
-        let names: Vec<String> =
-            cycle.iter().rev().filter_map(|step| name(step)).map(|entry| format!("{:?}", entry.name)).take(12).collect();
+        let names: Vec<String> = cycle
+            .iter()
+            .rev()
+            .filter_map(name)
+            .map(|entry| format!("{:?}", entry.name))
+            .take(12)
+            .collect();
         let entry = cycle.first().and_then(name);
         let (place, span) = entry.map_or((None, Span::default()), |entry| (Some(&*entry.name), entry.json.span));
         let message = match names.as_slice() {

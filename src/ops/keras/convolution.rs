@@ -107,9 +107,11 @@ impl Kernel {
             let dilation = self.window.dilations.get(axis).copied().unwrap_or(1);
             i128::from(kernel - 1) * i128::from(dilation) + 1
         };
-        let too_large = extents.iter().zip(kernel).enumerate().any(|(axis, (extent, &kernel))| {
-            extent.as_const().is_some_and(|extent| extent < reach(axis, kernel))
-        });
+        let too_large = extents
+            .iter()
+            .zip(kernel)
+            .enumerate()
+            .any(|(axis, (extent, &kernel))| extent.as_const().is_some_and(|extent| extent < reach(axis, kernel)));
         if !too_large {
             return Ok(());
         }
@@ -139,8 +141,7 @@ impl Stores for Kernel {
             return Err(Fault::attribute(format!("{} filters do not divide into {group} groups", self.filters)));
         }
         let filters = Dim::from(self.filters);
-        let mut dims: Vec<Dim> =
-            self.window.kernel.iter().flatten().map(|&extent| Dim::from(extent)).collect();
+        let mut dims: Vec<Dim> = self.window.kernel.iter().flatten().map(|&extent| Dim::from(extent)).collect();
         let outputs = match self.kind {
             Kind::Plain => {
                 dims.extend([channels.floor_div(&group), filters.clone()]);
@@ -224,9 +225,12 @@ pub(super) fn locally_connected(node: &NodeView<'_>) -> Built {
     Layer::of(node, layer.clone(), layer)
 }
 
+/// Extents of input and output, channels.
+type Sizes = (Vec<Dim>, Vec<Dim>, Option<Dim>);
+
 impl LocallyConnected {
     /// Extents of input and output, channels.
-    fn sizes(&self, shape: &Shape) -> Result<(Vec<Dim>, Vec<Dim>, Option<Dim>), Fault> {
+    fn sizes(&self, shape: &Shape) -> Result<Sizes, Fault> {
         let kernel = self.kernel.window.kernel.as_deref().unwrap_or_default();
         let first = self.kernel.first_spatial(shape);
         let input = shape.dims().get(first..first.saturating_add(kernel.len())).unwrap_or_default().to_vec();

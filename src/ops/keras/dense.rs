@@ -154,15 +154,18 @@ pub(super) fn einsum_dense(node: &NodeView<'_>) -> Built {
     }))
 }
 
+/// Letters of an equation with their extents, as far as known.
+type Letters = Vec<(char, Option<Dim>)>;
+
 impl EinsumDense {
     /// The extent of each letter of kernel and bias.
-    fn letters(&self, cx: &InferCx<'_>) -> Result<Option<Vec<(char, Option<Dim>)>>, Fault> {
+    fn letters(&self, cx: &InferCx<'_>) -> Result<Option<Letters>, Fault> {
         let Some(shape) = cx.shape(0) else { return Ok(None) };
         let text: String = self.equation.chars().filter(|letter| !letter.is_whitespace()).collect();
         let fault = || Fault::attribute(format!("equation {text:?} is not of the form ab,bc->ac"));
         let (operands, output) = text.split_once("->").ok_or_else(fault)?;
         let (input, _) = operands.split_once(',').ok_or_else(fault)?;
-        let mut known: Vec<(char, Option<Dim>)> = Vec::new();
+        let mut known: Letters = Vec::new();
         let (front, back) = input.split_once("...").unwrap_or((input, ""));
         let count = front.chars().count() + back.chars().count();
         let rest = !input.contains("...");
@@ -255,7 +258,8 @@ impl Operator for Biased {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        let product = self.product.cost(&CostCx::new(first_two(cx.inputs), cx.outputs, first_two(cx.needs_gradient)))?;
+        let product =
+            self.product.cost(&CostCx::new(first_two(cx.inputs), cx.outputs, first_two(cx.needs_gradient)))?;
         if !cx.has(2) {
             return Some(product);
         }

@@ -23,12 +23,7 @@ pub(super) fn embedding(node: &NodeView<'_>) -> Built {
         columns: positive(node, "output_dim")?,
         rank: node.int_or("lora_rank", 0)?,
     };
-    Ok(Box::new(Layer {
-        stores: Box::new(stores),
-        data: &[1],
-        compute: compute(node)?,
-        inner: gather::gather(node)?,
-    }))
+    Ok(Box::new(Layer { stores: Box::new(stores), data: &[1], compute: compute(node)?, inner: gather::gather(node)? }))
 }
 
 impl Stores for Table {

@@ -47,11 +47,13 @@ impl Operator for Merge {
             })
             .collect();
         let given: Vec<Option<&Fact>> = facts.iter().map(Option::as_ref).collect();
-        self.inner.infer(&mut InferCx::new(&given, cx.outputs, cx.host)).map_err(|fault| match (cx.shape(0), cx.shape(1)) {
-            (Some(left), Some(right)) if fault.code == crate::diagnostics::Code::ShapeMismatch => {
-                Fault::shape(format!("shapes {left} and {right} do not broadcast"))
+        self.inner.infer(&mut InferCx::new(&given, cx.outputs, cx.host)).map_err(|fault| {
+            match (cx.shape(0), cx.shape(1)) {
+                (Some(left), Some(right)) if fault.code == crate::diagnostics::Code::ShapeMismatch => {
+                    Fault::shape(format!("shapes {left} and {right} do not broadcast"))
+                }
+                _ => fault,
             }
-            _ => fault,
         })
     }
 
@@ -90,7 +92,9 @@ impl Dot {
     fn inner(&self, left: &Shape, right: &Shape) -> Result<Dim, Fault> {
         let dim = |shape: &Shape, axis: i64| {
             let found = normalize_axis(axis, shape.rank()).filter(|axis| *axis > 0).and_then(|axis| shape.dim(axis));
-            found.cloned().ok_or_else(|| Fault::attribute(format!("axis {axis} is no axis of {shape} behind the batch")))
+            found
+                .cloned()
+                .ok_or_else(|| Fault::attribute(format!("axis {axis} is no axis of {shape} behind the batch")))
         };
         let (left_dim, right_dim) = (dim(left, self.axes[0])?, dim(right, self.axes[1])?);
         unify(&left_dim, &right_dim)
@@ -101,7 +105,9 @@ impl Dot {
 impl Operator for Dot {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let element = cx.element(0);
-        let (Some(left), Some(right)) = (cx.shape(0), cx.shape(1)) else { return Ok(vec![Fact::tensor(element, None)]) };
+        let (Some(left), Some(right)) = (cx.shape(0), cx.shape(1)) else {
+            return Ok(vec![Fact::tensor(element, None)]);
+        };
         self.inner(left, right)?;
         let without = |shape: &Shape, axis: i64, from: usize| -> Vec<Dim> {
             let gone = normalize_axis(axis, shape.rank());

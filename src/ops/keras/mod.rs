@@ -27,15 +27,7 @@ use crate::ir::shape::Shape;
 const MANY: usize = usize::MAX;
 
 const fn keras(name: &'static str, inputs: [usize; 2], max_outputs: usize, build: fn(&NodeView<'_>) -> Built) -> Entry {
-    Entry {
-        domain: KERAS,
-        name,
-        min_inputs: inputs[0],
-        max_inputs: inputs[1],
-        max_outputs,
-        withdrawn: i64::MAX,
-        build,
-    }
+    Entry { domain: KERAS, name, min_inputs: inputs[0], max_inputs: inputs[1], max_outputs, withdrawn: i64::MAX, build }
 }
 
 /// Every operator of the domain, sorted by name.

@@ -132,7 +132,8 @@ impl Operator for Norm {
             }
         }
         if self.kind == Kind::Groups
-            && let Some(channels) = self.axes.first().and_then(|&axis| shape.axis(axis)).and_then(|axis| shape.dim(axis))
+            && let Some(channels) =
+                self.axes.first().and_then(|&axis| shape.axis(axis)).and_then(|axis| shape.dim(axis))
             && self.groups > 0
             && channels.modulo(&Dim::from(self.groups)).is_eq(&Dim::ZERO) == Some(false)
         {

@@ -49,7 +49,9 @@ impl Operator for Checked {
             if extents.iter().zip(kernel).any(small) {
                 let text = kernel.iter().map(i64::to_string).collect::<Vec<_>>().join("×");
                 let input: Shape = extents.iter().cloned().collect();
-                return Err(Fault::shape(format!("a {text} window with valid padding on a {input} input leaves no output")));
+                return Err(Fault::shape(format!(
+                    "a {text} window with valid padding on a {input} input leaves no output"
+                )));
             }
         }
         self.pool.infer(cx)

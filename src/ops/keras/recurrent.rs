@@ -168,9 +168,8 @@ impl ConvLstm {
     }
 
     fn output(&self, extents: &[Dim]) -> Result<Vec<Dim>, Fault> {
-        let extent = |(axis, (extent, kernel)): (usize, (&Dim, &i64))| {
-            self.window.extent(axis, extent, &Dim::from(*kernel))
-        };
+        let extent =
+            |(axis, (extent, kernel)): (usize, (&Dim, &i64))| self.window.extent(axis, extent, &Dim::from(*kernel));
         extents.iter().zip(self.kernel()).enumerate().map(extent).collect()
     }
 
@@ -269,4 +268,3 @@ impl Operator for ConvLstm {
         Saved::inputs(0..3).and(Saved::output(0)).and(Saved::extra(extra)).when(cx.has_backward())
     }
 }
-

@@ -56,9 +56,7 @@ impl Operator for View {
                 _ => return Err(Fault::shape(format!("an input with steps is needed, got {shape}"))),
             },
             Self::UnfoldTime => match (shape.dims(), cx.shape(1).map(Shape::dims)) {
-                ([_, rest @ ..], Some([batch, steps, ..])) => {
-                    [batch, steps].into_iter().chain(rest).cloned().collect()
-                }
+                ([_, rest @ ..], Some([batch, steps, ..])) => [batch, steps].into_iter().chain(rest).cloned().collect(),
                 _ => return Ok(vec![Fact::tensor(element, None)]),
             },
             Self::Reshape { target, with_batch } => reshaped(shape, target, *with_batch)?,
@@ -76,7 +74,8 @@ impl Operator for View {
 }
 
 fn reshaped(shape: &Shape, target: &[i64], with_batch: bool) -> Result<Vec<Dim>, Fault> {
-    let (kept, rest) = if with_batch { (&[][..], shape.dims()) } else { shape.dims().split_at_checked(1).unwrap_or_default() };
+    let (kept, rest) =
+        if with_batch { (&[][..], shape.dims()) } else { shape.dims().split_at_checked(1).unwrap_or_default() };
     let misfit = || {
         let text: Vec<_> = target.iter().map(i64::to_string).collect();
         Fault::shape(format!("{} elements do not reshape to ({})", product(rest), text.join(", ")))
@@ -86,7 +85,8 @@ fn reshaped(shape: &Shape, target: &[i64], with_batch: bool) -> Result<Vec<Dim>,
         Some(found) if with_batch && dim == 0 => found.clone(),
         _ => Dim::from(dim),
     };
-    let given: Vec<Dim> = target.iter().enumerate().filter(|(_, dim)| **dim != -1).map(|(axis, &dim)| copied(axis, dim)).collect();
+    let given: Vec<Dim> =
+        target.iter().enumerate().filter(|(_, dim)| **dim != -1).map(|(axis, &dim)| copied(axis, dim)).collect();
     let (all, known) = (product(rest), product(&given));
     let free = match target.iter().filter(|&&dim| dim == -1).count() {
         0 if all.is_eq(&known) == Some(false) => return Err(misfit()),

@@ -42,10 +42,9 @@ pub(super) fn shaped(node: &NodeView<'_>) -> Built {
         _ => None,
     };
     let stored = match node.strings("stored")? {
-        Some(texts) => texts
-            .iter()
-            .map(|dims| text(dims).split(',').filter_map(|dim| dim.trim().parse().ok()).collect())
-            .collect(),
+        Some(texts) => {
+            texts.iter().map(|dims| text(dims).split(',').filter_map(|dim| dim.trim().parse().ok()).collect()).collect()
+        }
         None => Vec::new(),
     };
     Ok(Box::new(Shaped {
@@ -160,4 +159,3 @@ impl Operator for Shaped {
         Saved::input(0).when(cx.has_backward() && self.keeps_input)
     }
 }
-

@@ -22,8 +22,8 @@ use self::shared::Shared;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
 use crate::frontend::onnx::model::{
-    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, Name, NodeDef, NOT_TRAINED,
-    SparseTensorDef, TIED, TensorDef,
+    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, NOT_TRAINED, Name, NodeDef, SparseTensorDef, TIED,
+    TensorDef,
 };
 use crate::ir::graph::{Graph, GraphId, Holder, Origin, Program, Stored, StoredId, Tensor, TensorId};
 use crate::ir::hash::{HashMap, HashSet};

@@ -131,7 +131,10 @@ impl<'m> Resolver<'m> {
         let built = Node {
             key,
             name: metadata(node, LAYER_NAME).unwrap_or(&node.name).clone(),
-            op: metadata(node, LAYER_CLASS).filter(|_| matches!(&*node.op_type, OPAQUE | SHAPED)).cloned().unwrap_or(op),
+            op: metadata(node, LAYER_CLASS)
+                .filter(|_| matches!(&*node.op_type, OPAQUE | SHAPED))
+                .cloned()
+                .unwrap_or(op),
             scope: scope.into(),
             class: metadata(node, LAYER_CLASS).cloned(),
             operator,

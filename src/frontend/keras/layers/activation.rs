@@ -65,7 +65,8 @@ impl<'j> Layer<'_, '_, '_, 'j> {
             let message = format!("{key} must name a function, got {}", activation.shown());
             return Err(Refusal::new(message).at(activation.span));
         };
-        let part = if name.chars().all(|letter| letter.is_alphanumeric() || letter == '_') { name } else { "activation" };
+        let part =
+            if name.chars().all(|letter| letter.is_alphanumeric() || letter == '_') { name } else { "activation" };
         if part == "PReLU" {
             let alpha = self.weight("alpha");
             return Ok(self.keras("PReLU", "PRelu", vec![input, alpha], Vec::new()));

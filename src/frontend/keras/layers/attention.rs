@@ -25,7 +25,8 @@ fn operands<'j>(call: &Call<'j, Name>) -> Result<[Name; 3], Refusal> {
     // Keras 2 may list all of them as one argument.
     let listed = call.tensors();
     let query = query.ok_or_else(|| Refusal::new("the layer is called without a query"))?;
-    let value = value.or_else(|| listed.get(1).cloned()).ok_or_else(|| Refusal::new("the layer is called without a value"))?;
+    let value =
+        value.or_else(|| listed.get(1).cloned()).ok_or_else(|| Refusal::new("the layer is called without a value"))?;
     let key = key.or_else(|| listed.get(2).cloned()).unwrap_or_else(|| value.clone());
     Ok([query, value, key])
 }
@@ -35,7 +36,9 @@ fn wants_scores(call: &Call<'_, Name>) -> bool {
 }
 
 fn is_masked(call: &Call<'_, Name>) -> bool {
-    ["attention_mask", "query_mask", "value_mask", "key_mask", "mask"].iter().any(|name| !call.tensors_of(name).is_empty())
+    ["attention_mask", "query_mask", "value_mask", "key_mask", "mask"]
+        .iter()
+        .any(|name| !call.tensors_of(name).is_empty())
         || is_causal(call)
 }
 
@@ -54,15 +57,16 @@ struct Heads {
 fn projected<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>, heads: &Heads, axes: Vec<i64>) -> Outputs {
     let [query, value, key] = operands(call)?;
     let bias = layer.flag("use_bias", true);
-    let project = |layer: Cx<'_, '_, '_, '_, 'j>, part: &str, input: Name, count: i64, size: i64| -> Result<Name, Refusal> {
-        let units = count.checked_mul(size).filter(|units| *units > 0);
-        let units = units.ok_or_else(|| Refusal::new("heads and sizes must be positive"))?;
-        let mut inputs = vec![input, layer.weight(&format!("{part}/kernel"))];
-        if bias {
-            inputs.push(layer.weight(&format!("{part}/bias")));
-        }
-        Ok(layer.keras(part, "Dense", inputs, vec![("units", int(units)), ("split", ints(vec![count, size]))]))
-    };
+    let project =
+        |layer: Cx<'_, '_, '_, '_, 'j>, part: &str, input: Name, count: i64, size: i64| -> Result<Name, Refusal> {
+            let units = count.checked_mul(size).filter(|units| *units > 0);
+            let units = units.ok_or_else(|| Refusal::new("heads and sizes must be positive"))?;
+            let mut inputs = vec![input, layer.weight(&format!("{part}/kernel"))];
+            if bias {
+                inputs.push(layer.weight(&format!("{part}/bias")));
+            }
+            Ok(layer.keras(part, "Dense", inputs, vec![("units", int(units)), ("split", ints(vec![count, size]))]))
+        };
     let q = project(layer, "query", query.clone(), heads.query, heads.size)?;
     let k = project(layer, "key", key, heads.others, heads.size)?;
     let v = project(layer, "value", value, heads.others, heads.value_size)?;
@@ -89,7 +93,8 @@ fn projected<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>, heads: &H
                 Some(dims) => dims.iter().filter_map(|dim| dim.integer()).collect(),
                 None => shape.integer().into_iter().collect(),
             };
-            let units = dims.iter().try_fold(1_i64, |product, dim| product.checked_mul(*dim)).filter(|units| *units > 0);
+            let units =
+                dims.iter().try_fold(1_i64, |product, dim| product.checked_mul(*dim)).filter(|units| *units > 0);
             let units = units.ok_or_else(|| Refusal::new("output_shape must be positive").at(shape.span))?;
             attributes.extend([("units", int(units)), ("split", ints(dims.clone()))]);
             if dims.len() > 1 {

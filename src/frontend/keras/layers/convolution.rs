@@ -174,7 +174,8 @@ pub(super) fn adaptive_pool<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, N
     let sizes = layer.spatial("output_size", axes, 1, 1)?;
     let sizes: Vec<String> = sizes.iter().map(i64::to_string).collect();
     let formulas = image_dims(layer.channels_last(), axes, |axis| sizes.get(axis - 1).cloned().unwrap_or_default());
-    let attributes = vec![dims(&formulas), ("rank", int(axes as i64 + 2)), ("operations", int(2)), layer.class_attribute()];
+    let attributes =
+        vec![dims(&formulas), ("rank", int(axes as i64 + 2)), ("operations", int(2)), layer.class_attribute()];
     Ok(vec![layer.keras("", "Shaped", vec![input], attributes)])
 }
 

@@ -119,11 +119,8 @@ fn rows(layer: Cx<'_, '_, '_, '_, '_>, input: Name) -> Result<Name, Refusal> {
     if narrow {
         inputs.push(layer.stored("embeddings_scale", ElementType::Float, false, Some(vec![rows])));
     }
-    let attributes = vec![
-        ("input_dim", int(rows)),
-        ("output_dim", int(columns)),
-        ("lora_rank", int(low_rank.unwrap_or(0))),
-    ];
+    let attributes =
+        vec![("input_dim", int(rows)), ("output_dim", int(columns)), ("lora_rank", int(low_rank.unwrap_or(0)))];
     Ok(layer.keras("", "Gather", inputs, attributes))
 }
 
@@ -163,7 +160,8 @@ pub(super) fn layer_scale<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Nam
     let input = layer.input(call)?;
     let channels = layer.positive("projection_dim")?;
     let gamma = layer.weight_of("gamma", true, Some(vec![channels]));
-    let attributes = vec![("operations", int(1)), ("stored", texts([channels.to_string()])), ("keeps_input", flag(true))];
+    let attributes =
+        vec![("operations", int(1)), ("stored", texts([channels.to_string()])), ("keeps_input", flag(true))];
     Ok(vec![layer.keras("", "Shaped", vec![input, gamma], attributes)])
 }
 
@@ -189,4 +187,3 @@ pub(super) fn random_fourier<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, 
 pub(super) fn dims(formulas: &[String]) -> (&'static str, crate::frontend::onnx::model::AttributeValue) {
     ("dims", texts(formulas))
 }
-

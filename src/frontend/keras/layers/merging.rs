@@ -1,6 +1,6 @@
 //! Layers that merge several tensors.
 
-use super::super::builder::{int, ints, flag};
+use super::super::builder::{flag, int, ints};
 use super::super::call::Call;
 use super::super::layer::{Outputs, Refusal};
 use super::Cx;

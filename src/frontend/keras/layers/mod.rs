@@ -34,8 +34,16 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
         "EinsumDense" => core::einsum_dense(layer, call),
         "Embedding" => core::embedding(layer, call),
         "ReversibleEmbedding" => core::reversible_embedding(layer, call),
-        "InputLayer" | "Identity" | "Dropout" | "SpatialDropout1D" | "SpatialDropout2D" | "SpatialDropout3D"
-        | "GaussianDropout" | "GaussianNoise" | "AlphaDropout" | "ActivityRegularization" => core::unchanged(layer, call),
+        "InputLayer"
+        | "Identity"
+        | "Dropout"
+        | "SpatialDropout1D"
+        | "SpatialDropout2D"
+        | "SpatialDropout3D"
+        | "GaussianDropout"
+        | "GaussianNoise"
+        | "AlphaDropout"
+        | "ActivityRegularization" => core::unchanged(layer, call),
         "Masking" => core::masking(layer, call),
         "RandomFourierFeatures" => core::random_fourier(layer, call),
         "DenseFeatures" => preprocessing::dense_features(layer, call),
@@ -55,20 +63,35 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
         "SeparableConv1D" | "SeparableConv2D" | "SeparableConvolution1D" | "SeparableConvolution2D" => {
             convolution::separable(layer, call)
         }
-        "Conv1DTranspose" | "Conv2DTranspose" | "Conv3DTranspose" | "Convolution1DTranspose"
-        | "Convolution2DTranspose" | "Convolution3DTranspose" => convolution::transposed(layer, call),
+        "Conv1DTranspose"
+        | "Conv2DTranspose"
+        | "Conv3DTranspose"
+        | "Convolution1DTranspose"
+        | "Convolution2DTranspose"
+        | "Convolution3DTranspose" => convolution::transposed(layer, call),
         "LocallyConnected1D" | "LocallyConnected2D" => convolution::locally_connected(layer, call),
         "MaxPooling1D" | "MaxPooling2D" | "MaxPooling3D" | "MaxPool1D" | "MaxPool2D" | "MaxPool3D"
         | "AveragePooling1D" | "AveragePooling2D" | "AveragePooling3D" | "AvgPool1D" | "AvgPool2D" | "AvgPool3D" => {
             convolution::pool(layer, call)
         }
-        "GlobalMaxPooling1D" | "GlobalMaxPooling2D" | "GlobalMaxPooling3D" | "GlobalMaxPool1D" | "GlobalMaxPool2D"
-        | "GlobalMaxPool3D" | "GlobalAveragePooling1D" | "GlobalAveragePooling2D" | "GlobalAveragePooling3D"
-        | "GlobalAvgPool1D" | "GlobalAvgPool2D" | "GlobalAvgPool3D" => convolution::global_pool(layer, call),
-        "AdaptiveAveragePooling1D" | "AdaptiveAveragePooling2D" | "AdaptiveAveragePooling3D"
-        | "AdaptiveMaxPooling1D" | "AdaptiveMaxPooling2D" | "AdaptiveMaxPooling3D" => {
-            convolution::adaptive_pool(layer, call)
-        }
+        "GlobalMaxPooling1D"
+        | "GlobalMaxPooling2D"
+        | "GlobalMaxPooling3D"
+        | "GlobalMaxPool1D"
+        | "GlobalMaxPool2D"
+        | "GlobalMaxPool3D"
+        | "GlobalAveragePooling1D"
+        | "GlobalAveragePooling2D"
+        | "GlobalAveragePooling3D"
+        | "GlobalAvgPool1D"
+        | "GlobalAvgPool2D"
+        | "GlobalAvgPool3D" => convolution::global_pool(layer, call),
+        "AdaptiveAveragePooling1D"
+        | "AdaptiveAveragePooling2D"
+        | "AdaptiveAveragePooling3D"
+        | "AdaptiveMaxPooling1D"
+        | "AdaptiveMaxPooling2D"
+        | "AdaptiveMaxPooling3D" => convolution::adaptive_pool(layer, call),
 
         "LSTM" | "GRU" | "SimpleRNN" | "CuDNNLSTM" | "CuDNNGRU" => recurrent::layer(layer, call),
         "RNN" => recurrent::over_cell(layer, call),

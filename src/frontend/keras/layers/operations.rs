@@ -73,9 +73,10 @@ fn unary(name: &str) -> Option<&'static str> {
 /// Functions of one tensor that need no more than a kernel for each element, with the type of the result.
 fn elementwise(name: &str) -> Option<Option<&'static str>> {
     Some(match name {
-        "square" | "rsqrt" | "log1p" | "expm1" | "log2" | "log10" | "sinh" | "cosh" | "arcsin" | "arccos" | "arctan"
-        | "asin" | "acos" | "atan" | "clip" | "clip_by_value" | "nan_to_num" | "cumsum" | "cumprod" | "flip" | "reverse"
-        | "roll" | "sort" | "normalize" | "l2_normalize" | "dropout" | "lgamma" | "digamma" | "erfinv" | "logit" => None,
+        "square" | "rsqrt" | "log1p" | "expm1" | "log2" | "log10" | "sinh" | "cosh" | "arcsin" | "arccos"
+        | "arctan" | "asin" | "acos" | "atan" | "clip" | "clip_by_value" | "nan_to_num" | "cumsum" | "cumprod"
+        | "flip" | "reverse" | "roll" | "sort" | "normalize" | "l2_normalize" | "dropout" | "lgamma" | "digamma"
+        | "erfinv" | "logit" => None,
         "isfinite" | "is_finite" | "isinf" | "is_inf" => Some("bool"),
         "argsort" => Some("int32"),
         _ => return None,
@@ -89,9 +90,8 @@ fn reduction(name: &str) -> Option<&'static str> {
         "max" | "amax" => "max",
         "min" | "amin" => "min",
         "prod" => "prod",
-        "any" | "all" | "var" | "std" | "variance" | "logsumexp" | "euclidean_norm" | "count_nonzero" | "norm" | "median" => {
-            "other"
-        }
+        "any" | "all" | "var" | "std" | "variance" | "logsumexp" | "euclidean_norm" | "count_nonzero" | "norm"
+        | "median" => "other",
         "argmax" | "argmin" | "arg_max" | "arg_min" => "index",
         _ => return None,
     })
@@ -133,7 +133,8 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
     let parameters = Parameters { call, config: layer.config };
     let tensors: Vec<Name> = call.all().into_iter().filter(|name| !name.is_empty()).collect();
     let Some(first) = tensors.first().cloned() else { return super::unknown(layer, call) };
-    if layer.class == "SlicingOpLambda" || matches!(&*name, "get_item" | "getitem" | "_slice_helper" | "strided_slice") {
+    if layer.class == "SlicingOpLambda" || matches!(&*name, "get_item" | "getitem" | "_slice_helper" | "strided_slice")
+    {
         return Ok(vec![item(layer, call, first)]);
     }
     if let Some((op, compares)) = binary(&name) {
@@ -196,7 +197,8 @@ fn structural<'j>(
             [left, right, ..] => {
                 let turned = |key: &str| parameters.truth(&[key]);
                 if turned("transpose_a") || turned("transpose_b") {
-                    let attributes = vec![("transA", flag(turned("transpose_a"))), ("transB", flag(turned("transpose_b")))];
+                    let attributes =
+                        vec![("transA", flag(turned("transpose_a"))), ("transB", flag(turned("transpose_b")))];
                     let domain = ["com.microsoft", "FusedMatMul"];
                     let inputs = vec![left.clone(), right.clone()];
                     return Ok(layer.reader.builder.node(&layer.owner, "", domain, inputs, 1, attributes));
@@ -267,14 +269,16 @@ fn structural<'j>(
         }
         "shape" => one(layer.onnx("", "Shape", vec![first], Vec::new())),
         "one_hot" => {
-            let Some(classes) = parameters.integer(&["num_classes", "depth"], 1) else { return super::unknown(layer, call) };
+            let Some(classes) = parameters.integer(&["num_classes", "depth"], 1) else {
+                return super::unknown(layer, call);
+            };
             let attributes = vec![("mode", text("append")), ("tokens", int(classes))];
             one(layer.keras("", "Encode", vec![first], attributes))
         }
-        "relu" | "relu6" | "sigmoid" | "tanh" | "elu" | "selu" | "celu" | "softplus" | "softsign" | "silu" | "swish"
-        | "gelu" | "leaky_relu" | "hard_sigmoid" | "hard_silu" | "hard_swish" | "mish" | "log_sigmoid" | "glu"
-        | "hard_tanh" | "hard_shrink" | "soft_shrink" | "tanh_shrink" | "squareplus" | "sparsemax" | "sparse_plus"
-        | "threshold" | "exponential" => one(activation::apply(layer, "", name, first)),
+        "relu" | "relu6" | "sigmoid" | "tanh" | "elu" | "selu" | "celu" | "softplus" | "softsign" | "silu"
+        | "swish" | "gelu" | "leaky_relu" | "hard_sigmoid" | "hard_silu" | "hard_swish" | "mish" | "log_sigmoid"
+        | "glu" | "hard_tanh" | "hard_shrink" | "soft_shrink" | "tanh_shrink" | "squareplus" | "sparsemax"
+        | "sparse_plus" | "threshold" | "exponential" => one(activation::apply(layer, "", name, first)),
         _ => super::unknown(layer, call),
     }
 }

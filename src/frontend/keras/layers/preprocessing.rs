@@ -209,7 +209,8 @@ fn spectrum<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs
         (false, true) => vec!["d0".to_owned(), "d1".to_owned(), frames, each.to_string()],
     };
     let operations = frame.saturating_mul(2 * parts.len() as i64).saturating_add(3);
-    let attributes = vec![dims(&formulas), ("operations", int(operations)), ("stored", texts(stored)), layer.class_attribute()];
+    let attributes =
+        vec![dims(&formulas), ("operations", int(operations)), ("stored", texts(stored)), layer.class_attribute()];
     Ok(vec![layer.keras("", "Shaped", inputs, attributes)])
 }
 
@@ -259,7 +260,8 @@ pub(super) fn dense_features<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, 
                 None => return super::unknown(layer, call),
             },
             Some("BucketizedColumn") => {
-                let bounds = config.and_then(|config| config.get("boundaries")).and_then(Json::list).unwrap_or_default();
+                let bounds =
+                    config.and_then(|config| config.get("boundaries")).and_then(Json::list).unwrap_or_default();
                 i64::try_from(bounds.len()).unwrap_or(i64::MAX).saturating_add(1)
             }
             _ => return super::unknown(layer, call),
@@ -272,6 +274,7 @@ pub(super) fn dense_features<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, 
         inputs.push(layer.stored(&format!("embedding_weights_{index}"), ElementType::Float, true, Some(shape)));
     }
     let formulas = ["d0".to_owned(), width.to_string()];
-    let attributes = vec![dims(&formulas), ("element", text("float32")), ("stored", texts(stored)), layer.class_attribute()];
+    let attributes =
+        vec![dims(&formulas), ("element", text("float32")), ("stored", texts(stored)), layer.class_attribute()];
     Ok(vec![layer.keras("", "Shaped", inputs, attributes)])
 }

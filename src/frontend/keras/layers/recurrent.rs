@@ -105,7 +105,9 @@ pub(super) fn over_cell<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
     let Some(json) = layer.value("cell") else { return Err(Refusal::new("cell is missing")) };
     let single = [json];
     let listed: Vec<&Json<'j>> = match cell_of(json) {
-        Some(("StackedRNNCells", config)) => config.get("cells").and_then(Json::list).unwrap_or_default().iter().collect(),
+        Some(("StackedRNNCells", config)) => {
+            config.get("cells").and_then(Json::list).unwrap_or_default().iter().collect()
+        }
         None => json.list().unwrap_or_default().iter().collect(),
         _ => single.to_vec(),
     };

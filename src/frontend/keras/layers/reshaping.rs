@@ -23,9 +23,9 @@ pub(super) fn reshape<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) 
         Some(items) => items.iter().map(|item| if item.is_null() { Some(-1) } else { item.integer() }).collect(),
         None => value.integer().map(|dim| vec![dim]),
     };
-    let target: Vec<i64> = target
-        .filter(|target: &Vec<i64>| target.iter().all(|dim| *dim >= -1))
-        .ok_or_else(|| Refusal::new(format!("target_shape must hold integers, got {}", value.shown())).at(value.span))?;
+    let target: Vec<i64> = target.filter(|target: &Vec<i64>| target.iter().all(|dim| *dim >= -1)).ok_or_else(|| {
+        Refusal::new(format!("target_shape must hold integers, got {}", value.shown())).at(value.span)
+    })?;
     Ok(vec![layer.keras("", "Reshape", vec![input], vec![("target_shape", ints(target))])])
 }
 

@@ -31,7 +31,9 @@ impl<'j> Layer<'_, '_, '_, 'j> {
 pub(super) fn time_distributed<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
     let entry = layer.inner_entry("layer")?;
     let tensors = call.tensors();
-    let Some(first) = tensors.first().cloned() else { return Err(Refusal::new("the layer is called without a tensor")) };
+    let Some(first) = tensors.first().cloned() else {
+        return Err(Refusal::new("the layer is called without a tensor"));
+    };
     let mut folded = Vec::new();
     for (index, tensor) in tensors.iter().enumerate() {
         let part = if index == 0 { "steps".to_owned() } else { format!("steps_{index}") };
