@@ -10,6 +10,7 @@ mod fuzz;
 mod generate;
 #[cfg(not(feature = "train"))]
 mod heavy;
+mod keras_classes;
 mod large;
 mod layout;
 mod messages;
@@ -50,6 +51,7 @@ enum Command {
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
+    KerasClasses(keras_classes::Arguments),
     /// Makes predictors from tables of measurements.
     #[cfg(not(feature = "train"))]
     Train(heavy::Arguments),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::KerasClasses(arguments) => keras_classes::run(&arguments),
         #[cfg(not(feature = "train"))]
         Command::Train(arguments) => heavy::run("train", &arguments),
         #[cfg(feature = "train")]

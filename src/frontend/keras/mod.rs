@@ -269,7 +269,7 @@ fn is_first_generation(config: &Json<'_>) -> bool {
     entries.take(50).any(|entry| {
         let old = ["nb_filter", "border_mode", "nb_row", "subsample"];
         let renamed = |key: &&str| entry.config.get(key).is_some();
-        old.iter().any(|key| renamed(key)) || (entry.class == "Dense" && renamed(&"output_dim") && !renamed(&"units"))
+        old.iter().any(renamed) || (entry.class == "Dense" && renamed(&"output_dim") && !renamed(&"units"))
     })
 }
 

@@ -149,7 +149,16 @@ pub(super) fn over_cell<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
 
 /// A cell that is called by itself: one step. Inputs: x and states; outputs: the result and new states.
 pub(super) fn lone_cell<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
-    super::unknown(layer, call)
+    let mut tensors = call.tensors().into_iter();
+    let Some(input) = tensors.next() else { return Err(Refusal::new("the cell is called without a tensor")) };
+    let class = layer.class;
+    let Some(cell) = cell(class, layer)? else { return super::unknown(layer, call) };
+    let mut states: Vec<Name> = tensors.collect();
+    states.extend(call.tensors_of("states"));
+    // One step of a sequence: all of the first axis, a new one, the rest.
+    let picks = vec![1, i64::MIN, i64::MIN, 1, 2, 0, 0, 1, 3, 0, 0, 1];
+    let step = layer.keras("step", "Item", vec![input], vec![("picks", ints(picks)), ("view", flag(true))]);
+    Ok(run(layer, "", &cell, vec![step], &states, [false, true]))
 }
 
 /// `ConvLSTM1D`, `ConvLSTM2D`, `ConvLSTM3D`.
