@@ -174,7 +174,8 @@ fn case_116_json_inside_a_json_string_is_read_through() {
 #[test]
 fn case_117_same_padding_and_odd_sizes() {
     for (padding, extent) in [("same", 3), ("valid", 2)] {
-        let config = json!({"pool_size": [2, 2], "strides": [2, 2], "padding": padding, "data_format": "channels_last"});
+        let config =
+            json!({"pool_size": [2, 2], "strides": [2, 2], "padding": padding, "data_format": "channels_last"});
         let model = read(&sequential(json!([null, 5, 5, 1]), vec![layer("MaxPooling2D", "pool", config, json!([]))]));
         assert_eq!(shape(&model, "pool"), format!("1×{extent}×{extent}×1"));
     }
@@ -277,7 +278,8 @@ fn layers_without_a_rule_are_named_at_once_and_may_be_given_a_shape() {
 
 #[test]
 fn faults_point_at_the_value_in_the_json() {
-    let mut text = serde_json::to_string_pretty(&sequential(json!([null, 4]), vec![dense("d", -1, json!([]))])).unwrap();
+    let mut text =
+        serde_json::to_string_pretty(&sequential(json!([null, 4]), vec![dense("d", -1, json!([]))])).unwrap();
     let line = text.lines().position(|line| line.contains("\"units\": -1")).unwrap() + 1;
     let model = bytes_with(text.clone().into_bytes(), &options());
     let finding = found(&model, "invalid-attribute");
@@ -293,7 +295,8 @@ fn faults_point_at_the_value_in_the_json() {
 
 #[test]
 fn case_129_columns_count_characters_beyond_the_first_plane_once() {
-    let head = "{\"class_name\": \"Sequential\", \"keras_version\": \"2.15.0\", \"config\": {\"name\": \"n\", \"layers\": [\n";
+    let head =
+        "{\"class_name\": \"Sequential\", \"keras_version\": \"2.15.0\", \"config\": {\"name\": \"n\", \"layers\": [\n";
     let second = "{\"class_name\": \"Dense\", \"config\": {\"name\": \"\u{1f600}\", \"batch_input_shape\": [null, 4], \"units\": -1}}]}}";
     let model = bytes_with(format!("{head}{second}").into_bytes(), &options());
     let place = &found(&model, "invalid-attribute").places[0];
@@ -311,7 +314,11 @@ fn broken_topologies_are_told_once_each() {
         (error.name.clone(), error.message.clone())
     };
     for (inbound, code, text) in [
-        (json!([[["ghost", 0, 0, {}]]]), "undefined-tensor", "layer \"d\" reads from \"ghost\", which is not in the model"),
+        (
+            json!([[["ghost", 0, 0, {}]]]),
+            "undefined-tensor",
+            "layer \"d\" reads from \"ghost\", which is not in the model",
+        ),
         (json!([[["x", 3, 0, {}]]]), "undefined-tensor", "reads call 3 of layer \"x\", which is called once"),
         (json!([[["x", 0, 7, {}]]]), "undefined-tensor", "reads output 7 of layer \"x\", which has one output"),
         (json!([[["x", -1, 0, {}]]]), "undefined-tensor", "a negative index"),
@@ -345,8 +352,16 @@ fn the_oldest_layouts_are_read() {
 
 #[test]
 fn the_file_says_optimizer_loss_and_precision() {
-    let mut net = sequential(json!([null, 4]), vec![layer("Dense", "d", json!({"units": 2, "dtype": {"class_name": "Policy",
-        "config": {"name": "mixed_float16"}}}), json!([]))]);
+    let mut net = sequential(
+        json!([null, 4]),
+        vec![layer(
+            "Dense",
+            "d",
+            json!({"units": 2, "dtype": {"class_name": "Policy",
+        "config": {"name": "mixed_float16"}}}),
+            json!([]),
+        )],
+    );
     net["compile_config"] = json!({"optimizer": {"class_name": "AdamW", "config": {}}, "loss": "mse"});
     let model = json_with(&net, &CheckOptions { mode: Mode::Train, ..options() });
     let assumed = |key: &str| model.assumptions.iter().find(|assumption| assumption.key == key).unwrap();
@@ -403,12 +418,20 @@ fn what_is_no_keras_model_is_named() {
 
 #[test]
 fn both_generations_of_one_model_give_the_same_figures() {
-    let old = sequential(json!([null, 12, 5]), vec![
-        layer("Conv1D", "c", json!({"filters": 4, "kernel_size": [3], "padding": "causal", "activation": "relu", "use_bias": true}), json!([])),
-        layer("BatchNormalization", "b", json!({"axis": [2], "center": true, "scale": true}), json!([])),
-        layer("LSTM", "l", json!({"units": 6, "use_bias": true}), json!([])),
-        dense("d", 2, json!([])),
-    ]);
+    let old = sequential(
+        json!([null, 12, 5]),
+        vec![
+            layer(
+                "Conv1D",
+                "c",
+                json!({"filters": 4, "kernel_size": [3], "padding": "causal", "activation": "relu", "use_bias": true}),
+                json!([]),
+            ),
+            layer("BatchNormalization", "b", json!({"axis": [2], "center": true, "scale": true}), json!([])),
+            layer("LSTM", "l", json!({"units": 6, "use_bias": true}), json!([])),
+            dense("d", 2, json!([])),
+        ],
+    );
     let mut new = old.clone();
     new.as_object_mut().unwrap().remove("keras_version");
     new["module"] = json!("keras");

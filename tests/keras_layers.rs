@@ -45,8 +45,7 @@ fn every_built_in_layer_class_has_a_case() {
     let tested: BTreeSet<String> = cases().iter().flat_map(classes_of).collect();
     let listed = fs::read_to_string("testdata/keras/classes.txt").unwrap();
     let names = listed.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let missing: Vec<_> =
-        names.filter(|name| !tested.contains(*name) && !WITHOUT_CASE.contains(name)).collect();
+    let missing: Vec<_> = names.filter(|name| !tested.contains(*name) && !WITHOUT_CASE.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
@@ -63,7 +62,8 @@ fn layers_hold_and_give_what_keras_says() {
         }
         let shapes: Vec<_> = model.outputs.iter().map(|port| port.shape.clone()).collect();
         let given = case["outputs"].as_array().unwrap();
-        let same = shapes.len() == given.len() && shapes.iter().zip(given).all(|(ours, keras)| is_same(ours.as_deref(), keras));
+        let same = shapes.len() == given.len()
+            && shapes.iter().zip(given).all(|(ours, keras)| is_same(ours.as_deref(), keras));
         if !same && !unknown {
             wrong.push(format!("{}: {shapes:?}, Keras gives {given:?}: {:?}", case["case"], model.diagnostics.first()));
         }

@@ -125,7 +125,10 @@ fn pools_keep_their_input_and_the_places_of_maxima() {
     );
     let mean = op("GlobalAveragePool").priced(&image, &[0]);
     assert_eq!((mean.family(), mean.saved), (Family::Reduce { rows: 16, cols: 64 }, Saved::NOTHING));
-    assert_eq!(mean.gradients(), [(Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Gradient::All)]);
+    assert_eq!(
+        mean.gradients(),
+        [(Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Gradient::All)]
+    );
 }
 
 #[test]
@@ -208,7 +211,10 @@ fn functions_of_an_element_keep_what_their_slope_needs() {
     let slopes = op("PRelu").priced(&[float(&[4, 8]), float(&[8])], &[0, 1]);
     assert_eq!(slopes.saved, Saved::inputs(0..2));
     let sum = (Family::Reduce { rows: 8, cols: 4 }, Gradient::Weight);
-    assert_eq!(slopes.gradients(), [(Family::Elementwise { elements: 32, function: Function::Arithmetic }, Gradient::All), sum]);
+    assert_eq!(
+        slopes.gradients(),
+        [(Family::Elementwise { elements: 32, function: Function::Arithmetic }, Gradient::All), sum]
+    );
 }
 
 #[test]
@@ -353,7 +359,10 @@ fn interpolation_computes_where_it_is_not_nearest() {
         (node("linear").family(), node("linear").saved),
         (Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Saved::NOTHING)
     );
-    assert_eq!(node("linear").gradients(), [(Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Gradient::All)]);
+    assert_eq!(
+        node("linear").gradients(),
+        [(Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Gradient::All)]
+    );
 }
 
 #[test]

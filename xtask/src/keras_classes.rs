@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         names.extend(exported(&folder.join(module))?);
     }
     let versions: Vec<_> = python::KERAS.iter().map(|(package, version, _)| format!("{package} {version}")).collect();
-    let mut text = format!("# Written by `cargo xtask keras-classes`: what {} export as layers.\n", versions.join(" and "));
+    let mut text =
+        format!("# Written by `cargo xtask keras-classes`: what {} export as layers.\n", versions.join(" and "));
     for name in &names {
         text.push_str(name);
         text.push('\n');

@@ -83,6 +83,9 @@ fn compare(shared: &Path, only: Option<&str>, verbose: bool) -> Outcome<usize> {
     }
     if models.join("keras").is_dir() {
         part("keras", &|| keras::keras_table(&models))?;
+        part("keras generations", &|| keras::generations(&models))?;
+        part("keras practicum", &|| keras::practicum(&models))?;
+        part("keras hostile", &|| keras::hostile(&models))?;
     }
     part("files without options", &|| plain_files(&models))?;
     part("real values", &|| real_values(&models))?;

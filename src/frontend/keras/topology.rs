@@ -695,13 +695,8 @@ impl<'j> Wiring<'j> {
             at = next;
         };
         let name = |step: &usize| self.steps.get(*step).and_then(|step| self.entries.get(step.layer));
-        let names: Vec<String> = cycle
-            .iter()
-            .rev()
-            .filter_map(name)
-            .map(|entry| format!("{:?}", entry.name))
-            .take(12)
-            .collect();
+        let names: Vec<String> =
+            cycle.iter().rev().filter_map(name).map(|entry| format!("{:?}", entry.name)).take(12).collect();
         let entry = cycle.first().and_then(name);
         let (place, span) = entry.map_or((None, Span::default()), |entry| (Some(&*entry.name), entry.json.span));
         let message = match names.as_slice() {

@@ -1,8 +1,10 @@
-//! Keras files against `keras_truth.csv`: parameters, the shape of every layer at every call, MACs.
+//! Keras files against `keras_truth.csv`: parameters, the shape of every layer at every call, MACs; files of both
+//! generations of one model against each other; broken files against what must be said of them.
 
 use std::collections::HashMap;
 use std::path::Path;
 
+use dlcost::diagnostics::Level;
 use dlcost::engine::{CheckOptions, Mode};
 use dlcost::report::{Extent, Model};
 use serde_json::Value;
@@ -15,6 +17,104 @@ pub(super) fn keras_table(models: &Path) -> Outcome<Table> {
     let rows = read_csv(&folder.join("keras_truth.csv"))?;
     let further = layers_of_applications(&folder)?;
     on_all_cores(&rows, &|row| keras_row(&folder, row, &further))
+}
+
+/// Networks of a course, with their parameters.
+pub(super) fn practicum(models: &Path) -> Outcome<Table> {
+    let folder = models.join("keras/practicum");
+    let rows = read_csv(&folder.join("params.csv"))?;
+    on_all_cores(&rows, &|row| {
+        let mut table = Table::default();
+        let file = row.get("file").cloned().unwrap_or_default();
+        let model = analyse(&folder.join(&file), &CheckOptions::default())?;
+        let ours = model.graph.map(|graph| graph.parameters.total);
+        table.count("parameters equal", ours == number(row, "params"));
+        if ours != number(row, "params") {
+            table.misses.push(format!("{file}: parameters {ours:?}, truth {:?}", row.get("params")));
+        }
+        Ok(table)
+    })
+}
+
+/// Files that Keras 2 and Keras 3 wrote of one model: the same report but for names.
+pub(super) fn generations(models: &Path) -> Outcome<Table> {
+    let folder = models.join("keras");
+    let mut pairs = Vec::new();
+    for part in ["layers", "models"] {
+        for entry in std::fs::read_dir(folder.join(part))? {
+            let path = entry?.path();
+            let name = path.to_string_lossy().into_owned();
+            let newer = name.replace(".k2.json", ".k3.json");
+            if newer != name && Path::new(&newer).exists() {
+                pairs.push((path, std::path::PathBuf::from(newer)));
+            }
+        }
+    }
+    pairs.sort();
+    on_all_cores(&pairs, &|(old, new)| {
+        let mut table = Table::default();
+        let options = CheckOptions { batch: Some(2), ..CheckOptions::default() };
+        let [one, two] = [figures(&analyse(old, &options)?), figures(&analyse(new, &options)?)];
+        table.count("the same report but for names", one == two);
+        if one != two {
+            let differs = one.iter().zip(&two).find(|(one, two)| one != two);
+            let name = old.file_name().unwrap_or_default().to_string_lossy();
+            table.misses.push(format!("{name}: {} and {} lines, first {differs:?}", one.len(), two.len()));
+        }
+        Ok(table)
+    })
+}
+
+/// What a report says, without names: totals, and each layer in running order.
+fn figures(model: &Model) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(graph) = &model.graph {
+        let parameters = &graph.parameters;
+        lines.push(format!("{} {} {:?} {:?}", parameters.total, parameters.trainable, graph.macs, graph.flops));
+    }
+    let mut layers: Vec<String> = model
+        .layers
+        .iter()
+        .map(|layer| {
+            // Free dims are named by inputs.
+            let dim = |dim: &Extent| match dim {
+                Extent::Number(number) => number.to_string(),
+                Extent::Symbolic(_) => "?".to_owned(),
+            };
+            let shape = layer.output_shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
+            format!("{:?} {} {shape:?} {:?}", layer.class, layer.op, layer.macs)
+        })
+        .collect();
+    layers.sort();
+    lines.extend(layers);
+    lines
+}
+
+/// Broken files: error, warning or nothing, as `expected.csv` asks.
+pub(super) fn hostile(models: &Path) -> Outcome<Table> {
+    let folder = models.join("keras/hostile");
+    let rows = read_csv(&folder.join("expected.csv"))?;
+    on_all_cores(&rows, &|row| {
+        let mut table = Table::default();
+        let file = row.get("file").cloned().unwrap_or_default();
+        let wanted = row.get("kind").cloned().unwrap_or_default();
+        let model = analyse(&folder.join(&file), &CheckOptions::default())?;
+        // What is said of a device is no matter of the file.
+        let of_device = |code: &str| ["DL05", "DL06", "DL07"].iter().any(|group| code.starts_with(group));
+        let found = model.diagnostics.iter().filter(|finding| !of_device(&finding.code));
+        let worst = found.map(|finding| finding.level).max().unwrap_or(Level::Note);
+        let kind = match worst {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Note => "ok",
+        };
+        let fits = wanted.contains(kind) || (kind != "error" && wanted.contains("ok"));
+        table.count("kind of finding", fits);
+        if !fits {
+            table.misses.push(format!("{file}: {kind}, should be {wanted}"));
+        }
+        Ok(table)
+    })
 }
 
 /// Layers of the applications, by file.

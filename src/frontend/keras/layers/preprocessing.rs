@@ -28,7 +28,9 @@ enum Does {
 fn does(class: &str) -> Option<Does> {
     Some(match class {
         "Rescaling" => Does::Each(2),
-        "Solarization" | "AutoContrast" | "Equalization" | "ContrastLimitedAdaptiveHistogramEqualization" => Does::Each(3),
+        "Solarization" | "AutoContrast" | "Equalization" | "ContrastLimitedAdaptiveHistogramEqualization" => {
+            Does::Each(3)
+        }
         "Resizing" => Does::Sized(7),
         "CenterCrop" | "RandomCrop" => Does::Sized(0),
         "RandomHeight" | "RandomWidth" | "AugMix" | "RandAugment" | "CutMix" | "MixUp" | "MaxNumBoundingBoxes" => {
