@@ -91,8 +91,7 @@ fn price_chain_on_a_device<const TRAINS: bool>(bencher: Bencher<'_, '_>, nodes: 
     let analysis = Analysis::new(&model, Places::default(), &Bindings::default(), &|_| false);
     let values = BTreeMap::from([("batch".to_owned(), 32)]);
     let mode = if TRAINS { Mode::Train } else { Mode::Infer };
-    let context =
-        Context { analysis: &analysis, producer: "pytorch", training: &Default::default(), mode, batch: Some(32) };
+    let context = Context { analysis: &analysis, producer: "pytorch", mode, batch: Some(32) };
     let (target, _) = Target::resolve(&Request::default(), &gpus(1)[0], &context).unwrap();
     bencher.bench(|| {
         let plans = Plans::new(&analysis);

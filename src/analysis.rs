@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use petgraph::stable_graph::NodeIndex;
 
 use crate::diagnostics::Diagnostic;
+use crate::frontend::keras::Training;
 use crate::frontend::onnx::model::Model;
 use crate::ir::dim::{Dim, Symbol, Tape};
 use crate::ir::graph::{GraphId, Node, Program};
@@ -26,6 +27,8 @@ use crate::runtime::Attention;
 /// All that is known of a model before the free dims have values.
 #[derive(Debug)]
 pub struct Analysis {
+    /// How a Keras model was compiled.
+    pub training: Training,
     /// The graphs.
     pub program: Program,
     /// Inputs as they were bound.
@@ -105,6 +108,7 @@ impl Analysis {
         let tape = compile(&layers);
         let is_free = layers.iter().map(|layer| layer.cost.as_ref().is_some_and(is_free)).collect();
         Self {
+            training: Training::default(),
             program,
             bound,
             inference,

@@ -8,7 +8,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::analysis::Analysis;
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend;
-use crate::frontend::keras::{Training, declare_shapes};
+use crate::frontend::keras::declare_shapes;
 use crate::frontend::onnx::external::ExternalFiles;
 use crate::frontend::onnx::model::{Model, TIED};
 use crate::frontend::onnx_text::{Layout, layout};
@@ -232,8 +232,6 @@ pub(crate) struct Checked {
     pub(crate) layout: Layout,
     /// The text that places point into, where that is not the file itself.
     pub(crate) text: Option<Arc<str>>,
-    /// How a Keras model was compiled.
-    pub(crate) training: Training,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The model as it stands in the file.
     definition: Option<Model>,
@@ -263,7 +261,6 @@ impl Checked {
                 places,
                 layout: Layout::default(),
                 text: loaded.text,
-                training: loaded.training,
                 diagnostics,
                 definition: None,
                 free: OnceLock::new(),
@@ -278,10 +275,15 @@ impl Checked {
             let message = format!("--layer-shape {name}: no layer without a rule has this name");
             diagnostics.push(Diagnostic::new(Code::UnusedBinding, message));
         }
-        let header = Header::of(&model);
+        let mut header = Header::of(&model);
+        if loaded.format.is_some_and(Format::is_keras) {
+            // Versions of the operators that layers become say nothing of the file.
+            (header.ir_version, header.opsets) = (None, Vec::new());
+        }
         let bindings = bindings(options);
         let frozen = globs(&options.frozen);
         let mut analysis = Analysis::new(&model, places, &bindings, &|key| frozen.is_match(key));
+        analysis.training = loaded.training;
         if analysis.bound.rebound.is_some() {
             name_baked_in_batch(&mut analysis, &model, bindings);
         }
@@ -312,7 +314,6 @@ impl Checked {
             places,
             layout,
             text: loaded.text,
-            training: loaded.training,
             diagnostics,
             definition: Some(model),
             free: OnceLock::new(),

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use crate::analysis::Analysis;
 use crate::device::{self, Device, Interconnect, Precision};
 use crate::engine::Mode;
-use crate::frontend::keras::Training;
 use crate::ir::element_type::ElementType;
 use crate::passes::parameters::Kind;
 use crate::report::Assumption;
@@ -83,8 +82,6 @@ pub struct Context<'a> {
     pub analysis: &'a Analysis,
     /// Who wrote the file.
     pub producer: &'a str,
-    /// What the file says of training.
-    pub training: &'a Training,
     /// Training or inference.
     pub mode: Mode,
     /// Samples per replica.
@@ -125,7 +122,7 @@ impl Target {
         let training = context.mode == Mode::Train;
         let precision = request.precision.unwrap_or_else(|| {
             let with_tf32 = gpu.cards.iter().find(|card| card.tensor.tf32.is_some()).unwrap_or(&device);
-            let policy = context.training.policy.as_deref().and_then(precision_of_policy);
+            let policy = context.analysis.training.policy.as_deref().and_then(precision_of_policy);
             let (precision, why) =
                 policy.unwrap_or_else(|| default_precision(context.analysis, runtime, version, with_tf32));
             assume("precision", precision.name(), why);
@@ -135,9 +132,9 @@ impl Target {
             _ if !training => Optimizer::None,
             Some(optimizer) => optimizer,
             None => {
-                let compiled = context.training.optimizer.as_deref();
+                let compiled = context.analysis.training.optimizer.as_deref();
                 let known = compiled.and_then(|name| Optimizer::ALL.iter().find(|(known, _)| *known == name));
-                let (optimizer, why) = match (known, &context.training.optimizer_class) {
+                let (optimizer, why) = match (known, &context.analysis.training.optimizer_class) {
                     (Some((_, optimizer)), _) => (*optimizer, "what the model was compiled with".to_owned()),
                     (None, Some(class)) => {
                         (Optimizer::Sgd, format!("{class}, which the file names, is not known here"))

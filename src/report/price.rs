@@ -55,7 +55,6 @@ impl<'a> Pricing<'a> {
         let context = Context {
             analysis: self.analysis,
             producer: self.checked.header.as_ref().map_or("", |header| &header.producer_name),
-            training: &self.checked.training,
             mode: self.options.mode,
             batch: batch(self.analysis, self.values).and_then(|batch| u64::try_from(batch).ok()),
         };

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
+use crate::ir::hash::HashSet;
 use crate::ir::place::Span;
 
 /// Arrays and objects inside each other. A model inside a model takes five of them.
 pub(super) const MAX_DEPTH: usize = 400;
+
+/// Keys of an object that are compared one by one.
+const FEW: usize = 64;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
@@ -247,6 +251,7 @@ impl<'a> Parser<'a> {
     fn object(&mut self, depth: usize) -> Result<Value<'a>, JsonError> {
         self.at += 1;
         let mut members: Vec<(Cow<'a, str>, Json<'a>)> = Vec::new();
+        let mut many: Option<HashSet<String>> = None;
         self.space();
         if self.peek() == Some(b'}') {
             self.at += 1;
@@ -262,8 +267,15 @@ impl<'a> Parser<'a> {
             }
             let start = self.at;
             let key = self.string()?;
-            if members.iter().any(|(name, _)| *name == key) {
+            let known = match &mut many {
+                Some(keys) => !keys.insert(key.to_string()),
+                None => members.iter().any(|(name, _)| *name == key),
+            };
+            if known {
                 self.repeated.push((key.to_string(), self.span(start)));
+            }
+            if many.is_none() && members.len() >= FEW {
+                many = Some(members.iter().map(|(name, _)| name.to_string()).chain([key.to_string()]).collect());
             }
             self.space();
             if self.peek() != Some(b':') {
