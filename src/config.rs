@@ -48,6 +48,8 @@ pub struct Settings {
     pub dims: Vec<(String, String)>,
     /// `input-shape`, by name.
     pub input_shapes: Vec<(String, Vec<String>)>,
+    /// `layer-shape`, by path of the layer.
+    pub layer_shapes: Vec<(String, Vec<String>)>,
     /// `input`, by name.
     pub inputs: Vec<(String, Vec<i64>)>,
     /// `frozen`; a list replaces the list of a wider place.
@@ -92,6 +94,7 @@ impl Settings {
             batch,
             dims: by_name(self.dims, &wider.dims),
             input_shapes: by_name(self.input_shapes, &wider.input_shapes),
+            layer_shapes: by_name(self.layer_shapes, &wider.layer_shapes),
             inputs: by_name(self.inputs, &wider.inputs),
             frozen: self.frozen.or_else(|| wider.frozen.clone()),
             tensors: self.tensors.or(wider.tensors),

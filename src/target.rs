@@ -125,7 +125,9 @@ impl Target {
         let training = context.mode == Mode::Train;
         let precision = request.precision.unwrap_or_else(|| {
             let with_tf32 = gpu.cards.iter().find(|card| card.tensor.tf32.is_some()).unwrap_or(&device);
-            let (precision, why) = default_precision(context.analysis, runtime, version, with_tf32);
+            let policy = context.analysis.training.policy.as_deref().and_then(precision_of_policy);
+            let (precision, why) =
+                policy.unwrap_or_else(|| default_precision(context.analysis, runtime, version, with_tf32));
             assume("precision", precision.name(), why);
             precision
         });
@@ -133,8 +135,17 @@ impl Target {
             _ if !training => Optimizer::None,
             Some(optimizer) => optimizer,
             None => {
-                assume("optimizer", Optimizer::Sgd.name(), "not given");
-                Optimizer::Sgd
+                let compiled = context.analysis.training.optimizer.as_deref();
+                let known = compiled.and_then(|name| Optimizer::ALL.iter().find(|(known, _)| *known == name));
+                let (optimizer, why) = match (known, &context.analysis.training.optimizer_class) {
+                    (Some((_, optimizer)), _) => (*optimizer, "what the model was compiled with".to_owned()),
+                    (None, Some(class)) => {
+                        (Optimizer::Sgd, format!("{class}, which the file names, is not known here"))
+                    }
+                    (None, None) => (Optimizer::Sgd, "not given".to_owned()),
+                };
+                assume("optimizer", optimizer.name(), &why);
+                optimizer
             }
         };
         let replicas = if gpu.cards.is_empty() { request.replicas.unwrap_or(1).max(1) } else { gpu.cards.count() };
@@ -304,6 +315,15 @@ fn usual_network(device: &Device) -> &'static str {
         ..2020 => "ethernet-25",
         2020..2022 => "infiniband-hdr",
         _ => "infiniband-ndr",
+    }
+}
+
+/// What a dtype policy of Keras computes in.
+fn precision_of_policy(policy: &str) -> Option<(Compute, &'static str)> {
+    match policy {
+        "mixed_float16" => Some((Compute::Amp, "the dtype policy of the file, mixed_float16")),
+        "mixed_bfloat16" => Some((Compute::Bf16, "the nearest to the dtype policy of the file, mixed_bfloat16")),
+        _ => None,
     }
 }
 

@@ -19,7 +19,8 @@ use target::TARGET_KEYS;
 type Entry<'t> = Spanned<DeValue<'t>>;
 
 const SECTIONS: &[&str] = &["defaults", "levels", "target", "devices"];
-const MODEL_KEYS: &[&str] = &["mode", "batch", "dim", "input-shape", "input", "frozen", "tensors", "features"];
+const MODEL_KEYS: &[&str] =
+    &["mode", "batch", "dim", "input-shape", "layer-shape", "input", "frozen", "tensors", "features"];
 const OUTPUT_KEYS: &[&str] = &["format", "color", "jobs", "top", "quiet", "verbose"];
 /// Long names of `check` that mean one run and not a project.
 const COMMAND_LINE_ONLY: &[&str] = &["output", "emit", "config", "no-config"];
@@ -168,6 +169,11 @@ impl Reader {
             }
             "input-shape" => {
                 settings.input_shapes = named(value, "input-shape = { x = \"2x3x224x224\" }", |value| {
+                    shape(value).map_err(|e| at(value, e))
+                })?;
+            }
+            "layer-shape" => {
+                settings.layer_shapes = named(value, "layer-shape = { lambda = \"None,8\" }", |value| {
                     shape(value).map_err(|e| at(value, e))
                 })?;
             }

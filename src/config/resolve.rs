@@ -27,6 +27,7 @@ impl Settings {
             batch,
             dims: self.dims,
             input_shapes: self.input_shapes,
+            layer_shapes: self.layer_shapes,
             inputs: self.inputs,
             frozen: self.frozen.unwrap_or_default(),
             request: Request { gpus, ..self.request },

@@ -1,6 +1,6 @@
 //! Transposed convolutions: every input element is multiplied with the whole kernel. Counted by their input.
 
-use super::conv::{check_group, kernel_dims, rank_of};
+use super::conv::{WeightLayout, check_group, kernel_dims, rank_of};
 use super::operands::{agreed, at_least, common_element, count};
 use super::table::Built;
 use super::window::{Padding, Window};
@@ -24,6 +24,21 @@ pub struct ConvTranspose {
     pub output_shape: Vec<i64>,
     /// Whether the padding is an input, before the bias.
     pub padded_by_input: bool,
+    /// Whether channels come last instead of second.
+    pub channels_last: bool,
+    /// Where the weight keeps its axes: filters are its channels and the other way round.
+    pub weight: WeightLayout,
+    /// How the extents of the output follow from those of the input.
+    pub extents: Extents,
+}
+
+/// How a transposed convolution sizes its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extents {
+    /// By the inverse of the window of a convolution.
+    Inverse,
+    /// As Keras does: without padding and output padding, a kernel smaller than the stride leaves gaps behind.
+    Keras,
 }
 
 /// `ConvTranspose`.
@@ -39,6 +54,9 @@ pub(super) fn conv_transpose(node: &NodeView<'_>) -> Built {
         output_padding: list("output_padding", 0)?,
         output_shape: list("output_shape", 1)?,
         padded_by_input: node.op_type() == "ConvTransposeWithDynamicPads",
+        channels_last: false,
+        weight: WeightLayout::KernelLast,
+        extents: Extents::Inverse,
     }))
 }
 
@@ -87,6 +105,13 @@ impl ConvTranspose {
         Ok(surplus.and_then(|surplus| stated.get(surplus..)))
     }
 
+    fn extent(&self, window: &Window, axis: usize, input: &Dim, kernel: &Dim, further: i64) -> Result<Dim, Fault> {
+        match self.extents {
+            Extents::Inverse => window.transposed_extent(axis, input, kernel, further),
+            Extents::Keras => window.keras_transposed_extent(axis, input, kernel, self.output_padding.get(axis)),
+        }
+    }
+
     fn output_padding(&self, spatial: usize) -> Result<Vec<i64>, Fault> {
         for (axis, &padding) in self.output_padding.iter().enumerate() {
             let step = |steps: &[i64]| steps.get(axis).copied().unwrap_or(1);
@@ -118,18 +143,20 @@ impl Operator for ConvTranspose {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         let spatial = rank.saturating_sub(2);
+        let (channels, first_spatial) = if self.channels_last { (rank.saturating_sub(1), 1) } else { (1, 2) };
+        let weight = self.weight.of(weight);
         if let (Some(found), Some(wanted)) =
-            (input.and_then(|input| input.dim(1)), weight.and_then(|weight| weight.dim(0)))
+            (input.and_then(|input| input.dim(channels)), weight.as_ref().map(|weight| &weight.filters))
         {
             if found.is_eq(wanted) == Some(false) {
                 return Err(Fault::shape(format!("input has {found} channels, weight wants {wanted}")));
             }
             check_group(self.group, "input channels", wanted)?;
         }
-        let kernel = kernel_dims(&self.window, weight)?;
+        let kernel = kernel_dims(&self.window, weight.as_ref().map(|weight| &*weight.kernel))?;
         let window = self.padded(cx, spatial)?;
         let bias = cx.shape(self.bias()).and_then(|bias| bias.dim(0));
-        let filters = match (weight.and_then(|weight| weight.dim(1)), bias) {
+        let filters = match (weight.as_ref().map(|weight| &weight.each), bias) {
             (Some(each), Some(bias)) => {
                 Some(agreed("output channels of weight and bias", &(each * i128::from(self.group)), bias)?)
             }
@@ -138,28 +165,34 @@ impl Operator for ConvTranspose {
         };
         let stated = self.stated_extents(spatial, cx)?;
         let output_padding = self.output_padding(spatial)?;
-        let mut dims = vec![
-            input.and_then(|input| input.dim(0)).cloned().unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None)),
-            filters.unwrap_or_else(|| cx.fresh_dim(0, 1, 0, None)),
-        ];
+        let filters = filters.unwrap_or_else(|| cx.fresh_dim(0, channels, 0, None));
+        let batch = input.and_then(|input| input.dim(0)).cloned();
+        let mut dims = vec![batch.unwrap_or_else(|| cx.fresh_dim(0, 0, 0, None))];
+        if !self.channels_last {
+            dims.push(filters.clone());
+        }
         for (axis, &further) in output_padding.iter().enumerate() {
-            let at = axis.saturating_add(2);
+            let at = axis.saturating_add(first_spatial);
             let found = input.and_then(|input| input.dim(at));
             let extent = match (stated.and_then(|stated| stated.get(axis)), found) {
                 (Some(&stated), _) => Dim::from(stated),
                 (None, Some(found)) => match (kernel.as_ref().and_then(|kernel| kernel.get(axis)), &window) {
-                    (Some(kernel), Some(window)) => window.transposed_extent(axis, found, kernel, further)?,
+                    (Some(kernel), Some(window)) => self.extent(window, axis, found, kernel, further)?,
                     _ => cx.fresh_dim(0, at, 0, None),
                 },
                 (None, None) => cx.fresh_dim(0, at, 0, None),
             };
             dims.push(extent);
         }
+        if self.channels_last {
+            dims.push(filters);
+        }
         Ok(vec![Fact::tensor(element, Shape::new(dims))])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        let macs = cx.elements_in(0)? * product(cx.shape_in(1)?.dims().get(1..)?);
+        let weight = self.weight.of(cx.shape_in(1))?;
+        let macs = cx.elements_in(0)? * (weight.each * product(&weight.kernel));
         let other = if cx.has(self.bias()) { cx.elements_out(0)? } else { Dim::ZERO };
         Cost::product(cx, macs, &other, [0, 1, self.bias()])
     }
@@ -175,11 +208,11 @@ impl Operator for ConvTranspose {
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
         let sizes = || {
             let (input, weight, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
-            let [channels, each, kernel @ ..] = weight.dims else { return None };
+            let weight = self.weight.of_numbers(weight.dims)?;
             let groups = u64::try_from(self.group).ok()?;
-            let sizes = self.window.sizes(false, input.dims, output.dims, kernel)?;
-            let out_channels = each.saturating_mul(groups);
-            Some(Convolution { in_channels: *channels, out_channels, groups, transposed: true, ..sizes })
+            let sizes = self.window.sizes(self.channels_last, input.dims, output.dims, &weight.kernel)?;
+            let out_channels = weight.each.saturating_mul(groups);
+            Some(Convolution { in_channels: weight.filters, out_channels, groups, transposed: true, ..sizes })
         };
         match sizes() {
             Some(sizes) => vec![cx.all(Family::Convolution(sizes)).of_operands(0, 1)],

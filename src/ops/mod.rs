@@ -29,6 +29,7 @@ pub mod gemm;
 pub mod gradient;
 #[cfg(test)]
 mod hostile;
+pub mod keras;
 pub mod layer_norm;
 mod linear_attention;
 mod loss;
@@ -241,6 +242,13 @@ pub trait Host {
     fn infer_child(&mut self, child: usize, inputs: &[Fact]) -> Vec<Fact>;
     /// Says how often a subgraph runs.
     fn set_repeats(&mut self, child: usize, repeats: Repeats);
+    /// Gives a stored input, whose file does not say it, its shape.
+    ///
+    /// # Errors
+    /// When it has another shape already.
+    fn shape_stored(&mut self, _input: usize, _shape: &Shape) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// The inputs of a node while its outputs are inferred.
@@ -340,6 +348,14 @@ impl<'a> InferCx<'a> {
     /// Infers a subgraph; see [`Host::infer_child`].
     pub fn infer_child(&mut self, child: usize, inputs: &[Fact]) -> Vec<Fact> {
         self.host.infer_child(child, inputs)
+    }
+
+    /// Gives a stored input its shape; see [`Host::shape_stored`].
+    ///
+    /// # Errors
+    /// When it has another shape already.
+    pub fn shape_stored(&mut self, input: usize, shape: &Shape) -> Result<(), Fault> {
+        self.host.shape_stored(input, shape)
     }
 
     /// Says how often a subgraph runs; see [`Host::set_repeats`].

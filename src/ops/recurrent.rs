@@ -49,7 +49,7 @@ pub enum Direction {
 }
 
 impl Cell {
-    fn gates(self) -> i128 {
+    pub(super) fn gates(self) -> i128 {
         match self {
             Self::Lstm => 4,
             Self::Gru => 3,
@@ -73,6 +73,33 @@ impl Direction {
     #[must_use]
     pub fn count(self) -> i128 {
         if self == Self::Both { 2 } else { 1 }
+    }
+}
+
+/// Hidden units over all steps, samples and directions. Inputs 0 to 2 are x and the weights of x and of the state.
+pub(super) struct Steps {
+    pub(super) cell: Cell,
+    /// How many there are.
+    pub(super) cells: Dim,
+    /// What each gate of a unit multiplies of the input.
+    pub(super) inputs: Dim,
+    /// What each gate of a unit multiplies of the state.
+    pub(super) states: Dim,
+    /// Biases and peepholes: further operations of a unit.
+    pub(super) further: i128,
+}
+
+impl Steps {
+    pub(super) fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        let gates = self.cell.gates();
+        let from_input = &self.cells * gates * &self.inputs;
+        let from_hidden = &self.cells * gates * &self.states;
+        let other = &self.cells * (self.cell.pointwise() + self.further);
+        // The gradient runs back through every step as soon as anything needs one.
+        let any = i128::from(cx.gradient_count() > 0);
+        let needs = |input: usize| i128::from(cx.needs_gradient(input));
+        let backward = &from_input * (2 * (needs(0) + needs(1))) + &from_hidden * (2 * (any + needs(2))) + &other * any;
+        Cost::composed(cx, from_input + from_hidden, &other, backward)
     }
 }
 
@@ -229,17 +256,11 @@ impl Operator for Recurrent {
         let sizes = self.sizes(cx.shape_in(0), cx.shape_in(1), cx.shape_in(2)).ok()?;
         let (hidden, gates) = (sizes.hidden?, self.cell.gates());
         let cells = sizes.steps? * sizes.batch? * self.direction.count() * &hidden;
-        let from_input = &cells * gates * sizes.inputs?;
-        let from_hidden = &cells * gates * hidden;
         // Two biases for each gate; peepholes are three products and sums.
         let biases = if cx.has(3) { 2 * gates } else { 0 };
         let peepholes = if self.cell == Cell::Lstm && cx.has(7) { 6 } else { 0 };
-        let other = cells * (self.cell.pointwise() + biases + peepholes);
-        // The gradient runs back through every step as soon as anything needs one.
-        let any = i128::from(cx.gradient_count() > 0);
-        let needs = |input: usize| i128::from(cx.needs_gradient(input));
-        let backward = &from_input * (2 * (needs(0) + needs(1))) + &from_hidden * (2 * (any + needs(2))) + &other * any;
-        Cost::composed(cx, from_input + from_hidden, &other, backward)
+        let further = biases + peepholes;
+        Steps { cell: self.cell, cells, inputs: sizes.inputs?, states: hidden, further }.cost(cx)
     }
 
     fn role(&self, input: usize) -> Role {

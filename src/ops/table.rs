@@ -2,15 +2,16 @@
 
 use super::{
     Fault, NodeView, Operator, attention, batch_norm, binary, cast, concat, constant, control_flow, conv,
-    conv_transpose, detection, dropout, einsum, expand, flex_attention, gather, gemm, layer_norm, linear_attention,
-    loss, matmul, microsoft_attention, microsoft_cached_attention, microsoft_conv_grad, microsoft_decoder_attention,
-    microsoft_elementwise, microsoft_embedding, microsoft_fft, microsoft_fused, microsoft_fused_products,
-    microsoft_gated, microsoft_generation, microsoft_group_norm, microsoft_group_query, microsoft_longformer,
-    microsoft_matmul_nbits, microsoft_moe, microsoft_packed_attention, microsoft_quantized, microsoft_serving,
-    microsoft_shapes, microsoft_training, ml, nonzero, normalization, one_hot, optimizer, pad, pool, quantize, random,
-    range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, signal, slice, softmax,
-    split, squeeze, text, topk, transpose, unary,
+    conv_transpose, detection, dropout, einsum, expand, flex_attention, gather, gemm, keras, layer_norm,
+    linear_attention, loss, matmul, microsoft_attention, microsoft_cached_attention, microsoft_conv_grad,
+    microsoft_decoder_attention, microsoft_elementwise, microsoft_embedding, microsoft_fft, microsoft_fused,
+    microsoft_fused_products, microsoft_gated, microsoft_generation, microsoft_group_norm, microsoft_group_query,
+    microsoft_longformer, microsoft_matmul_nbits, microsoft_moe, microsoft_packed_attention, microsoft_quantized,
+    microsoft_serving, microsoft_shapes, microsoft_training, ml, nonzero, normalization, one_hot, optimizer, pad, pool,
+    quantize, random, range, recurrent, reduce, reshape, resize, rotary, sample, scatter, sequence, shape_of, signal,
+    slice, softmax, split, squeeze, text, topk, transpose, unary,
 };
+use crate::frontend::onnx::model::KERAS;
 
 /// What a builder gives.
 pub type Built = Result<Box<dyn Operator>, Fault>;
@@ -522,6 +523,10 @@ pub const ENTRIES: &[Entry] = &[
 #[must_use]
 pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     let domain = if domain == "ai.onnx" { "" } else { domain };
+    if domain == KERAS {
+        let index = keras::ENTRIES.binary_search_by(|entry| entry.name.cmp(name)).ok()?;
+        return keras::ENTRIES.get(index);
+    }
     let index = ENTRIES.binary_search_by(|entry| entry.domain.cmp(domain).then_with(|| entry.name.cmp(name))).ok()?;
     ENTRIES.get(index)
 }

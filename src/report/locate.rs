@@ -14,6 +14,12 @@ use crate::ir::place::{Place, PlaceData, Places, Span};
 /// Elements of a list that an excerpt shows.
 const EXCERPT_ELEMENTS: usize = 8;
 
+/// Bytes of an excerpt of a text that are shown as they are.
+const LONGEST: usize = 400;
+
+/// Bytes before and behind a place that are shown of a longer one.
+const AROUND: usize = 70;
+
 /// Turns places of one file into text.
 pub(super) struct Locator<'a> {
     path: Text,
@@ -21,6 +27,8 @@ pub(super) struct Locator<'a> {
     places: &'a Places,
     layout: &'a Layout,
     text: Option<&'a str>,
+    /// Whether the text is another than that of `annotate`.
+    own_text: bool,
     /// Offsets at which the lines of a text file start.
     lines: Vec<usize>,
     /// Spans of nodes by graph path and index, made when the first excerpt of a binary file asks for it.
@@ -29,11 +37,23 @@ pub(super) struct Locator<'a> {
 
 impl<'a> Locator<'a> {
     pub(super) fn new(path: &str, source: &'a Source, checked: &'a Checked) -> Self {
-        let text =
-            if checked.format == Some(Format::OnnxText) { std::str::from_utf8(&source.bytes).ok() } else { None };
+        let text = match checked.format {
+            Some(Format::OnnxText) => std::str::from_utf8(&source.bytes).ok(),
+            _ => checked.text.as_deref(),
+        };
+        let own_text = checked.format.is_some_and(Format::is_keras);
         let starts = |text: &str| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let lines = text.map_or_else(Vec::new, starts);
-        Self { path: path.into(), source, places: checked.places(), layout: &checked.layout, text, lines, nodes: None }
+        Self {
+            path: path.into(),
+            source,
+            places: checked.places(),
+            layout: &checked.layout,
+            text,
+            own_text,
+            lines,
+            nodes: None,
+        }
     }
 
     /// The file as a whole.
@@ -48,7 +68,7 @@ impl<'a> Locator<'a> {
         location.node = data.node.as_ref().map(Text::from);
         location.output = data.output.as_ref().map(Text::from);
         location.tensor = data.tensor.as_ref().map(Text::from);
-        location.lines = data.span.and_then(|span| self.layout.of(span));
+        location.lines = data.span.filter(|_| !self.own_text).and_then(|span| self.layout.of(span));
         match (data.span, self.text) {
             (Some(span), Some(text)) => {
                 let (line, column) = self.line_and_column(text, span.start);
@@ -88,12 +108,18 @@ impl<'a> Locator<'a> {
         let last_line = self.lines.partition_point(|&line| line < end.max(start + 1)).clamp(line, line + 3);
         let to = self.lines.get(last_line).copied().unwrap_or(text.len());
         let shown = text.get(from..to)?;
-        Some(Excerpt {
-            first_line: first,
-            text: shown.to_owned(),
-            range: start - from..end.min(to) - from,
-            label: String::new(),
-        })
+        let range = start - from..end.min(to) - from;
+        if shown.len() <= LONGEST {
+            return Some(Excerpt { first_line: first, text: shown.to_owned(), range, label: String::new() });
+        }
+        // A model on one line: what stands around the place.
+        let begin = floor(shown, range.start.saturating_sub(AROUND));
+        let begin = shown.get(begin..range.start)?.rfind('\n').map_or(begin, |at| begin + at + 1);
+        let stop = floor(shown, range.start.saturating_add(AROUND).min(shown.len()));
+        let part = shown.get(begin..stop)?.lines().next().unwrap_or_default();
+        let marked = range.start - begin..(range.end - begin).min(part.len());
+        let text = format!("{part}\n");
+        Some(Excerpt { first_line: line, text, range: marked, label: String::new() })
     }
 
     fn node_excerpt(&mut self, data: &PlaceData) -> Option<Excerpt> {

@@ -11,6 +11,7 @@ mod fuzz;
 mod generate;
 #[cfg(not(all(feature = "train", feature = "tract")))]
 mod heavy;
+mod keras_classes;
 mod large;
 mod layout;
 mod messages;
@@ -52,6 +53,7 @@ enum Command {
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
     Differential(differential::Arguments),
+    KerasClasses(keras_classes::Arguments),
     /// Makes predictors from tables of measurements.
     #[cfg(not(feature = "train"))]
     Train(heavy::Arguments),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Differential(arguments) => differential::run(&arguments),
+        Command::KerasClasses(arguments) => keras_classes::run(&arguments),
         #[cfg(not(feature = "train"))]
         Command::Train(arguments) => heavy::run("train", &arguments),
         #[cfg(feature = "train")]
