@@ -21,7 +21,7 @@ const LONGEST: usize = 400;
 const AROUND: usize = 70;
 
 /// Bytes of a block.
-const BLOCK: usize = 4096;
+const BLOCK: usize = 256;
 
 /// Characters that begin in these bytes.
 fn starts(bytes: &[u8]) -> usize {
