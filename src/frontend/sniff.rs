@@ -343,7 +343,6 @@ mod tests {
             b"{\"message\": \"not found\"}",
             b"PK\x03\x04\x14\0archive/data.pkl",
             b"\x80\x02}q\0",
-            b"\x89HDF\r\n\x1a\n\0\0",
             b"\x1c\0\0\0TFL3",
             b"\x1f\x8b\x08",
             b"\x0a\0\0\0\0\0\0\0{\"a\":0,\"b\":{}}",
@@ -367,6 +366,16 @@ mod tests {
         assert_eq!(named(b"<ir_version: 8>\ng (float[\xff] x) => () {}"), Format::OnnxText);
         assert_eq!(named(b"<ir_version: 8>\ng (float[\0] x) => () {}"), Format::OnnxText);
         assert_eq!(named(b"\x08\x08\x3a\x00"), Format::Onnx);
+    }
+
+    #[test]
+    fn keras_is_recognised_in_each_of_its_forms() {
+        assert_eq!(code(b"{\"class_name\": \"Sequential\"}"), Ok(Format::KerasJson));
+        assert_eq!(code(b"\xef\xbb\xbf {\"module\": \"keras\", \"class_name\": 1}"), Ok(Format::KerasJson));
+        assert_eq!(code(b"\"{\\\"class_name\\\": 1}\""), Ok(Format::KerasJson));
+        assert_eq!(code(b"PK\x03\x04\x14\0config.json"), Ok(Format::KerasArchive));
+        assert_eq!(code(b"\x89HDF\r\n\x1a\n\0\0"), Ok(Format::KerasHdf5));
+        assert_eq!(code(b"class_name: Sequential\nconfig:\n"), Err(Code::NotAModel));
     }
 
     #[test]

@@ -20,6 +20,26 @@ const LONGEST: usize = 400;
 /// Bytes before and behind a place that are shown of a longer one.
 const AROUND: usize = 70;
 
+/// Bytes of a block.
+const BLOCK: usize = 256;
+
+/// Characters that begin in these bytes.
+fn starts(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
+}
+
+/// Characters in front of each block of a text.
+fn characters(text: &str) -> Vec<usize> {
+    let mut sum = 0;
+    let mut before = Vec::with_capacity(text.len() / BLOCK + 1);
+    for block in text.as_bytes().chunks(BLOCK) {
+        before.push(sum);
+        sum += starts(block);
+    }
+    before.push(sum);
+    before
+}
+
 /// Turns places of one file into text.
 pub(super) struct Locator<'a> {
     path: Text,
@@ -31,6 +51,8 @@ pub(super) struct Locator<'a> {
     own_text: bool,
     /// Offsets at which the lines of a text file start.
     lines: Vec<usize>,
+    /// Characters of the text in front of each block of bytes: a model may stand on one line.
+    characters: Vec<usize>,
     /// Spans of nodes by graph path and index, made when the first excerpt of a binary file asks for it.
     nodes: Option<HashMap<(Arc<str>, u32), Span>>,
 }
@@ -52,6 +74,7 @@ impl<'a> Locator<'a> {
             text,
             own_text,
             lines,
+            characters: text.map_or_else(Vec::new, characters),
             nodes: None,
         }
     }
@@ -86,8 +109,13 @@ impl<'a> Locator<'a> {
         let offset = floor(text, usize::try_from(offset).unwrap_or(usize::MAX));
         let line = self.lines.partition_point(|&start| start <= offset).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        let before = text.get(start..offset).unwrap_or("");
-        (line as u64, before.trim_start_matches('\u{feff}').chars().count() as u64 + 1)
+        let count = |end: usize| {
+            let block = end / BLOCK;
+            let rest = text.as_bytes().get(block * BLOCK..end).unwrap_or_default();
+            self.characters.get(block).copied().unwrap_or(0) + starts(rest)
+        };
+        let mark = usize::from(text.get(start..).is_some_and(|line| line.starts_with('\u{feff}')) && offset > start);
+        (line as u64, (count(offset) - count(start) - mark) as u64 + 1)
     }
 
     /// Lines around a place, as ONNX text.

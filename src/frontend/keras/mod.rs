@@ -10,6 +10,7 @@ mod layer;
 mod layers;
 mod topology;
 mod training;
+mod wiring;
 
 use std::sync::Arc;
 
