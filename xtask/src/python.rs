@@ -44,7 +44,7 @@ const ONNXRUNTIME_VERSION: &str = "1.32.0";
 pub(crate) fn onnxruntime() -> Result<PathBuf, Box<dyn Error>> {
     let folder = root().join("target/onnxruntime").join(ONNXRUNTIME_VERSION);
     if !folder.join("onnxruntime").is_dir() {
-        install(&format!("onnxruntime=={ONNXRUNTIME_VERSION}"), &folder)?;
+        install(&format!("onnxruntime=={ONNXRUNTIME_VERSION}"), &folder, &[])?;
     }
     Ok(folder)
 }
