@@ -1,6 +1,7 @@
 //! Chores of the repository; `cargo xtask help` lists them.
 
 mod conformance;
+mod differential;
 #[cfg(any(test, feature = "train"))]
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "the light build tests it and does not run it"))]
 mod eval;
@@ -8,7 +9,7 @@ mod fill;
 mod fixtures;
 mod fuzz;
 mod generate;
-#[cfg(not(feature = "train"))]
+#[cfg(not(all(feature = "train", feature = "tract")))]
 mod heavy;
 mod large;
 mod layout;
@@ -50,6 +51,7 @@ enum Command {
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
+    Differential(differential::Arguments),
     /// Makes predictors from tables of measurements.
     #[cfg(not(feature = "train"))]
     Train(heavy::Arguments),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Differential(arguments) => differential::run(&arguments),
         #[cfg(not(feature = "train"))]
         Command::Train(arguments) => heavy::run("train", &arguments),
         #[cfg(feature = "train")]

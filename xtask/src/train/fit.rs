@@ -166,7 +166,7 @@ pub(crate) fn tune(section: &mut Section, board: &str, examples: &[&Example]) {
 }
 
 /// Devices in the order of how far they are from physics, so that one cut of their numbers parts what is alike.
-fn order(boards: &mut [String], examples: &[&Example]) {
+pub(crate) fn order(boards: &mut [String], examples: &[&Example]) {
     let mut sums: std::collections::HashMap<&str, (f64, f64)> = std::collections::HashMap::new();
     for example in examples {
         let base: f64 = (0..example.measurement.kernels.len())
@@ -184,7 +184,8 @@ fn order(boards: &mut [String], examples: &[&Example]) {
     boards.sort_by(|a, b| mean(a).total_cmp(&mean(b)).then_with(|| a.cmp(b)));
 }
 
-fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
+/// Grows the forests of a model.
+pub(crate) fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
     let prepared = prepare(examples, knowledge, boards);
     let protocol = prepared.has_protocol();
     let mut forests = grow(&prepared.data(growth.bins), growth, |_| ()).into_iter();

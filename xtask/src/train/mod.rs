@@ -5,6 +5,8 @@ pub(crate) mod anchor;
 pub(crate) mod boost;
 #[cfg(feature = "train")]
 mod card;
+#[cfg(feature = "contest")]
+mod contest;
 pub(crate) mod fit;
 pub(crate) mod measure;
 pub(crate) mod prepare;

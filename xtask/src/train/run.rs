@@ -56,6 +56,10 @@ pub(crate) struct Arguments {
     /// Does not leave chips out in turn, so that intervals on unseen devices are a guess
     #[arg(long)]
     quick: bool,
+    /// Holds other methods against the shipped one on samples and writes tables into README.md of the folder for
+    /// predictors; `alone` fits no predictors beside
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "too")]
+    compare: Option<Compare>,
     /// Seed of all that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -78,10 +82,23 @@ impl FromStr for Few {
     }
 }
 
+/// What is done beside the contest of methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Compare {
+    /// Predictors are fitted first.
+    Too,
+    /// Nothing.
+    Alone,
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if !arguments.models.is_empty() || arguments.model_files.is_some() {
         return Err("--models and --model-files: whole networks are not learned from yet, layers are".into());
+    }
+    #[cfg(not(feature = "contest"))]
+    if arguments.compare.is_some() {
+        return crate::heavy::again("contest");
     }
     let begun = Instant::now();
     let files = table::files(&arguments.layers)?;
@@ -92,6 +109,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut sections = examples(&rows, &mut devices, &mut refused);
     let left_out = leave_out(&mut sections, &rows, arguments);
     print_refused(&refused);
+    #[cfg(feature = "contest")]
+    if arguments.compare == Some(Compare::Alone) {
+        return super::contest::compare(&sections, &arguments.only, arguments.seed, &arguments.out.join("README.md"));
+    }
     let chosen: Vec<(&String, &Vec<Example>)> =
         sections.iter().filter(|(name, _)| arguments.only.is_empty() || arguments.only.contains(*name)).collect();
     let bar = indicatif::ProgressBar::new(chosen.len() as u64).with_style(style());
@@ -122,6 +143,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let sections: Vec<Section> = made.iter().map(|made| made.section.clone()).collect();
         fs::write(arguments.out.join(format!("{family}.bin")), file::write(data, &sections))?;
         fs::write(arguments.out.join(format!("{family}.md")), card(family, made, data))?;
+    }
+    #[cfg(feature = "contest")]
+    if arguments.compare.is_some() {
+        super::contest::compare(&sections, &arguments.only, arguments.seed, &arguments.out.join("README.md"))?;
     }
     eprintln!("{:.0} s in all", begun.elapsed().as_secs_f64());
     Ok(true)
