@@ -26,8 +26,11 @@ pub struct Pricer {
     runtime: &'static Runtime,
     predictors: Arc<Predictors>,
     known: RefCell<HashMap<Key, Price>>,
-    footings: RefCell<HashMap<(&'static str, Stack), Option<Rc<Footing>>>>,
+    footings: RefCell<Footings>,
 }
+
+/// How the predictors of a family and a stack are asked; `None` where they know nothing that is like the device.
+type Footings = HashMap<(&'static str, Stack), Option<Rc<Footing>>>;
 
 /// How a predictor is asked about a device.
 #[derive(Clone, Debug)]

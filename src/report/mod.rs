@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::diagnostics::Level;
 use crate::frontend::onnx_text::Lines;
+use crate::predict::learned::predictors::Predictors;
 
 pub use text::Text;
 
@@ -43,7 +44,7 @@ pub struct Report {
 pub struct Program {
     /// Version of `dlcost`.
     pub version: String,
-    /// Version of the predictors; `null` while there are none.
+    /// What tells the predictors from others: a hash of them.
     pub predictors: Option<String>,
 }
 
@@ -51,7 +52,13 @@ impl Program {
     /// The running one.
     #[must_use]
     pub fn this() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: None }
+        Self::with(&Predictors::built_in())
+    }
+
+    /// The running one, with other predictors.
+    #[must_use]
+    pub fn with(predictors: &Predictors) -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: Some(predictors.version()) }
     }
 }
 

@@ -68,6 +68,14 @@ pub struct Head {
     pub entries: Vec<Entry>,
 }
 
+impl Entry {
+    /// The checksum of its section.
+    #[must_use]
+    pub fn checksum(&self) -> u64 {
+        self.checksum
+    }
+}
+
 struct Reader<'b> {
     rest: &'b [u8],
 }

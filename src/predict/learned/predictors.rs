@@ -121,6 +121,14 @@ impl Predictors {
         file.section(at).ok()
     }
 
+    /// What tells these predictors from others: a hash of their sections' checksums.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let entries = self.files.iter().flat_map(|file| &file.head.entries);
+        let bytes: Vec<u8> = entries.flat_map(|entry| entry.checksum().to_le_bytes()).collect();
+        format!("{:016x}", file::checksum(&bytes))
+    }
+
     /// Whether there are predictors of a family.
     #[must_use]
     pub fn knows(&self, family: &str) -> bool {
