@@ -6,6 +6,7 @@ use crate::ir::dim::{Dim, Symbol, SymbolKind};
 use crate::ir::element_type::ElementType;
 use crate::ir::fact::{Fact, Scalar, TensorFact, Value};
 use crate::ir::shape::Shape;
+use crate::ops::keras;
 use crate::ops::table::{ENTRIES, Entry};
 use crate::ops::testing::{Numbers as Numbered, totals};
 use crate::ops::{CostCx, Fault, Host, InferCx, NodeView, Operator, Repeats, Saved, Work, WorkCx, backward};
@@ -236,7 +237,7 @@ fn check_work(operator: &dyn Operator, [inputs, outputs]: [Numbered; 2], needs: 
 
 #[test]
 fn no_node_makes_a_rule_panic() {
-    for (place, entry) in ENTRIES.iter().enumerate() {
+    for (place, entry) in ENTRIES.iter().chain(keras::ENTRIES).enumerate() {
         let mut numbers = Numbers(place as u64 + 1);
         for _ in 0..ROUNDS {
             try_one(entry, &mut numbers);

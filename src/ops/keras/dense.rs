@@ -281,17 +281,22 @@ impl Operator for Biased {
     /// The last product takes the bias in.
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
         let (Some(bias), Some(output)) = (cx.input(2), cx.output(0)) else { return self.product.work(cx) };
+        let sums = (output.elements() as f64).min(cx.flops.max(0.0));
+        let read = (bias.bytes() as f64).min(cx.bytes_read.max(0.0));
         let inner = WorkCx {
             inputs: first_two(cx.inputs),
             needs_gradient: first_two(cx.needs_gradient),
-            flops: cx.flops - output.elements() as f64,
-            bytes_read: cx.bytes_read - bias.bytes() as f64,
+            flops: cx.flops - sums,
+            bytes_read: cx.bytes_read - read,
             ..*cx
         };
         let mut works = self.product.work(&inner);
-        if let Some(last) = works.last_mut() {
-            last.flops += output.elements() as f64;
-            last.bytes_read += bias.bytes() as f64;
+        match works.last_mut() {
+            Some(last) => {
+                last.flops += sums;
+                last.bytes_read += read;
+            }
+            None => works.push(cx.elementwise()),
         }
         works
     }
