@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use petgraph::stable_graph::NodeIndex;
 
 use crate::diagnostics::Diagnostic;
+use crate::frontend::keras::Training;
 use crate::frontend::onnx::model::Model;
 use crate::ir::dim::{Dim, Symbol, Tape};
 use crate::ir::graph::{GraphId, Node, Program};
@@ -16,7 +17,7 @@ use crate::ops::{Cost, Repeats};
 use crate::passes::bind::{Bindings, Bound, bind_inputs};
 use crate::passes::compose::compose;
 use crate::passes::count::{Counted, Layer, count};
-use crate::passes::infer::{Inference, infer};
+use crate::passes::infer::{Inference, infer, shape_stored};
 use crate::passes::kinds::Operations;
 use crate::passes::parameters::{Usage, classify};
 use crate::passes::resolve::resolve;
@@ -26,6 +27,8 @@ use crate::runtime::Attention;
 /// All that is known of a model before the free dims have values.
 #[derive(Debug)]
 pub struct Analysis {
+    /// How a Keras model was compiled.
+    pub training: Training,
     /// The graphs.
     pub program: Program,
     /// Inputs as they were bound.
@@ -97,6 +100,7 @@ impl Analysis {
         diagnostics.append(&mut bound.diagnostics);
         let mut inference = infer(&program, &bound);
         diagnostics.append(&mut inference.diagnostics);
+        shape_stored(&mut program, &inference);
         let usages = classify(&program);
         let frozen: HashSet<_> =
             program.nodes().filter(|(_, _, node)| frozen(&node.key)).map(|(graph, index, _)| (graph, index)).collect();
@@ -104,6 +108,7 @@ impl Analysis {
         let tape = compile(&layers);
         let is_free = layers.iter().map(|layer| layer.cost.as_ref().is_some_and(is_free)).collect();
         Self {
+            training: Training::default(),
             program,
             bound,
             inference,

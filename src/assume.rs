@@ -51,7 +51,12 @@ pub fn assume(bound: &Bound, mode: Mode) -> Assumed {
             }
         } else if is_image_size(symbol, &uses) {
             Some((IMAGE, "usual for images"))
-        } else if is_sequence(name) || (uses.is_made_up(symbol) && uses.stands_in(symbol, &is_token_axis)) {
+        } else if is_sequence(name)
+            || (uses.is_made_up(symbol)
+                && uses.stands_in(symbol, &|name, tensor, axis| {
+                    is_token_axis(name, tensor, axis) || is_step_axis(tensor, axis)
+                }))
+        {
             Some((SEQUENCE, "usual for sequences"))
         } else {
             None
@@ -125,8 +130,14 @@ fn is_token_axis(_: &str, tensor: &TensorFact, axis: usize) -> bool {
     axis == 1 && rank == 2 && tensor.element.is_some_and(ElementType::is_integer)
 }
 
-/// Height or width by name, or, where the name says nothing, the last two dims of a float input of rank four with few
-/// channels.
+/// The second dim of three, where the last is a number: steps of so many features.
+fn is_step_axis(tensor: &TensorFact, axis: usize) -> bool {
+    let dims = tensor.shape.as_ref().map_or(&[][..], Shape::dims);
+    axis == 1 && dims.len() == 3 && dims.last().is_some_and(|last| last.as_const().is_some())
+}
+
+/// Height or width by name, or, where the name says nothing, the two dims of a float input of rank four behind or in
+/// front of few channels.
 fn is_image_size(symbol: &Symbol, uses: &Uses<'_>) -> bool {
     let name = symbol.name().to_lowercase();
     let named = matches!(&*name, "h" | "w") || ["height", "width"].iter().any(|word| name.contains(word));
@@ -134,7 +145,8 @@ fn is_image_size(symbol: &Symbol, uses: &Uses<'_>) -> bool {
     uses.stands_in(symbol, &|_, tensor, axis| {
         let dims = tensor.shape.as_ref().map_or(&[][..], Shape::dims);
         let image = dims.len() == 4 && tensor.element.is_none_or(ElementType::is_real);
-        let few_channels = dims.get(1).and_then(Dim::as_const).is_some_and(|channels| channels <= 4);
-        image && (named || (made_up && few_channels && axis >= 2))
+        let few = |at: usize| dims.get(at).and_then(Dim::as_const).is_some_and(|channels| channels <= 4);
+        let placed = (few(1) && axis >= 2) || (few(3) && matches!(axis, 1 | 2));
+        image && (named || (made_up && placed))
     })
 }

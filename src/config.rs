@@ -48,12 +48,16 @@ pub struct Settings {
     pub dims: Vec<(String, String)>,
     /// `input-shape`, by name.
     pub input_shapes: Vec<(String, Vec<String>)>,
+    /// `layer-shape`, by path of the layer.
+    pub layer_shapes: Vec<(String, Vec<String>)>,
     /// `input`, by name.
     pub inputs: Vec<(String, Vec<i64>)>,
     /// `frozen`; a list replaces the list of a wider place.
     pub frozen: Option<Vec<String>>,
     /// `tensors`.
     pub tensors: Option<bool>,
+    /// `features`.
+    pub features: Option<bool>,
     /// `gpu`; a list replaces the list of a wider place.
     pub gpus: Vec<GpuName>,
     /// What else is said of the target. Its devices are those of `gpus` and not looked up yet.
@@ -90,9 +94,11 @@ impl Settings {
             batch,
             dims: by_name(self.dims, &wider.dims),
             input_shapes: by_name(self.input_shapes, &wider.input_shapes),
+            layer_shapes: by_name(self.layer_shapes, &wider.layer_shapes),
             inputs: by_name(self.inputs, &wider.inputs),
             frozen: self.frozen.or_else(|| wider.frozen.clone()),
             tensors: self.tensors.or(wider.tensors),
+            features: self.features.or(wider.features),
             gpus: if self.gpus.is_empty() { wider.gpus.clone() } else { self.gpus },
             request: Request { global_batch, ..self.request.over(&wider.request) },
         }

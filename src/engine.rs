@@ -1,13 +1,14 @@
 //! The engine: a file and options in, the report of one model out.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::analysis::Analysis;
 use crate::diagnostics::{Code, Diagnostic, Level};
 use crate::frontend;
+use crate::frontend::keras::declare_shapes;
 use crate::frontend::onnx::external::ExternalFiles;
 use crate::frontend::onnx::model::{Model, TIED};
 use crate::frontend::onnx_text::{Layout, layout};
@@ -39,12 +40,16 @@ pub struct CheckOptions {
     pub input_shapes: Vec<(String, Vec<String>)>,
     /// Values of integer inputs, flattened.
     pub inputs: Vec<(String, Vec<i64>)>,
+    /// Shapes of outputs of Keras layers without a rule: path of the layer, dims.
+    pub layer_shapes: Vec<(String, Vec<String>)>,
     /// Globs over the keys of layers that are not trained.
     pub frozen: Vec<String>,
     /// What the model runs on.
     pub request: Request,
     /// Whether the report lists every tensor.
     pub tensors: bool,
+    /// Whether the report lists the features of every kernel.
+    pub features: bool,
     /// Levels of diagnostics; a later rule beats an earlier one.
     pub levels: Vec<LevelRule>,
 }
@@ -57,6 +62,7 @@ impl CheckOptions {
             && self.input_shapes == other.input_shapes
             && self.inputs == other.inputs
             && self.frozen == other.frozen
+            && self.layer_shapes == other.layer_shapes
     }
 }
 
@@ -226,6 +232,8 @@ pub(crate) struct Checked {
     pub(crate) places: Places,
     /// Lines of the text of `annotate`.
     pub(crate) layout: Layout,
+    /// The text that places point into, where that is not the file itself.
+    pub(crate) text: Option<Arc<str>>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The model as it stands in the file.
     definition: Option<Model>,
@@ -254,17 +262,30 @@ impl Checked {
                 analysis: None,
                 places,
                 layout: Layout::default(),
+                text: loaded.text,
                 diagnostics,
                 definition: None,
                 free: OnceLock::new(),
             };
         };
-        let mut files = ExternalFiles::new(source.folder.clone());
-        diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
-        let header = Header::of(&model);
+        // A Keras file holds no weights here, and no side files.
+        if loaded.format.is_none_or(|format| !format.is_keras()) {
+            let mut files = ExternalFiles::new(source.folder.clone());
+            diagnostics.extend(check_payloads(&mut model, &mut files, &mut places));
+        }
+        for name in declare_shapes(&mut model, &options.layer_shapes) {
+            let message = format!("--layer-shape {name}: no layer without a rule has this name");
+            diagnostics.push(Diagnostic::new(Code::UnusedBinding, message));
+        }
+        let mut header = Header::of(&model);
+        if loaded.format.is_some_and(Format::is_keras) {
+            // Versions of the operators that layers become say nothing of the file.
+            (header.ir_version, header.opsets) = (None, Vec::new());
+        }
         let bindings = bindings(options);
         let frozen = globs(&options.frozen);
         let mut analysis = Analysis::new(&model, places, &bindings, &|key| frozen.is_match(key));
+        analysis.training = loaded.training;
         if analysis.bound.rebound.is_some() {
             name_baked_in_batch(&mut analysis, &model, bindings);
         }
@@ -273,6 +294,11 @@ impl Checked {
             if !model.graph.metadata.contains(&pair) {
                 model.graph.metadata.push(pair);
             }
+        }
+        // What was found out of stored tensors stands in the text of `annotate`.
+        if loaded.format.is_some_and(Format::is_keras) {
+            let dims = analysis.program.stored.iter().map(|stored| stored.def.dims.clone());
+            model.graph.initializers.iter_mut().zip(dims).for_each(|(tensor, dims)| tensor.dims = dims);
         }
         let layout = layout(&model, &report::annotate::PRINT);
         // A name whose node or input could not be parsed is no finding of its own.
@@ -289,6 +315,7 @@ impl Checked {
             analysis,
             places,
             layout,
+            text: loaded.text,
             diagnostics,
             definition: Some(model),
             free: OnceLock::new(),

@@ -15,6 +15,7 @@ use crate::device::{self, Device, Interconnect, Precision};
 use crate::engine::Mode;
 use crate::ir::element_type::ElementType;
 use crate::passes::parameters::Kind;
+use crate::predict::learned::predictors::Predictors;
 use crate::report::Assumption;
 use crate::runtime::{Attention, Runtime, Version};
 
@@ -70,6 +71,8 @@ pub struct Target {
     pub input_ms: Option<f64>,
     /// Samples a second that the input can deliver.
     pub input_samples_per_s: Option<f64>,
+    /// What prices kernels.
+    pub predictors: Arc<Predictors>,
 }
 
 /// The device where nobody chose one.
@@ -122,7 +125,9 @@ impl Target {
         let training = context.mode == Mode::Train;
         let precision = request.precision.unwrap_or_else(|| {
             let with_tf32 = gpu.cards.iter().find(|card| card.tensor.tf32.is_some()).unwrap_or(&device);
-            let (precision, why) = default_precision(context.analysis, runtime, version, with_tf32);
+            let policy = context.analysis.training.policy.as_deref().and_then(precision_of_policy);
+            let (precision, why) =
+                policy.unwrap_or_else(|| default_precision(context.analysis, runtime, version, with_tf32));
             assume("precision", precision.name(), why);
             precision
         });
@@ -130,8 +135,17 @@ impl Target {
             _ if !training => Optimizer::None,
             Some(optimizer) => optimizer,
             None => {
-                assume("optimizer", Optimizer::Sgd.name(), "not given");
-                Optimizer::Sgd
+                let compiled = context.analysis.training.optimizer.as_deref();
+                let known = compiled.and_then(|name| Optimizer::ALL.iter().find(|(known, _)| *known == name));
+                let (optimizer, why) = match (known, &context.analysis.training.optimizer_class) {
+                    (Some((_, optimizer)), _) => (*optimizer, "what the model was compiled with".to_owned()),
+                    (None, Some(class)) => {
+                        (Optimizer::Sgd, format!("{class}, which the file names, is not known here"))
+                    }
+                    (None, None) => (Optimizer::Sgd, "not given".to_owned()),
+                };
+                assume("optimizer", optimizer.name(), &why);
+                optimizer
             }
         };
         let replicas = if gpu.cards.is_empty() { request.replicas.unwrap_or(1).max(1) } else { gpu.cards.count() };
@@ -195,6 +209,7 @@ impl Target {
             recompute: request.recompute.unwrap_or_default(),
             input_ms: request.input_ms,
             input_samples_per_s: request.input_samples_per_s,
+            predictors: request.predictors.clone().unwrap_or_else(Predictors::built_in),
         };
         Some((target, assumptions))
     }
@@ -237,6 +252,7 @@ impl Target {
             recompute,
             input_ms: _,
             input_samples_per_s: _,
+            predictors: _,
         } = self;
         let products = |target: &Self| [true, false].map(|convolution| target.product_precision(convolution));
         (mode, accumulate, precision, optimizer, version, attention, recompute)
@@ -299,6 +315,15 @@ fn usual_network(device: &Device) -> &'static str {
         ..2020 => "ethernet-25",
         2020..2022 => "infiniband-hdr",
         _ => "infiniband-ndr",
+    }
+}
+
+/// What a dtype policy of Keras computes in.
+fn precision_of_policy(policy: &str) -> Option<(Compute, &'static str)> {
+    match policy {
+        "mixed_float16" => Some((Compute::Amp, "the dtype policy of the file, mixed_float16")),
+        "mixed_bfloat16" => Some((Compute::Bf16, "the nearest to the dtype policy of the file, mixed_bfloat16")),
+        _ => None,
     }
 }
 

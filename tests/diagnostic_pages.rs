@@ -69,11 +69,13 @@ fn check_options(text: &str) -> CheckOptions {
 
 /// What a check of a block finds; `None` for blocks that are no models.
 fn findings(block: &Block) -> Option<Vec<Finding>> {
-    if block.language != "onnxtxt" {
+    // Other JSON is a profile or a part of a report.
+    let keras = block.language == "json" && block.text.contains("class_name");
+    if block.language != "onnxtxt" && !keras {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("example.onnxtxt");
+    let path = folder.path().join(format!("example.{}", block.language));
     std::fs::write(&path, &block.text).unwrap();
     let model = engine::check(&Input::Path(path), "example.onnxtxt", &check_options(&block.options)).unwrap().remove(0);
     Some(model.diagnostics)

@@ -34,6 +34,13 @@ pub(super) struct ModelArguments {
     #[arg(long = "input-shape", value_name = "NAME=DIMS", value_parser = options::input_shape)]
     input_shapes: Vec<(String, Vec<String>)>,
 
+    /// Shape that a Keras layer without a rule gives, by its path, as in lambda=None,8 (repeatable).
+    ///
+    /// Layers without a rule are Lambda, classes of the user and those that wrap another framework; a finding names all
+    /// of a file. None at the first place is the batch.
+    #[arg(long = "layer-shape", value_name = "NAME=DIMS", value_parser = options::input_shape)]
+    layer_shapes: Vec<(String, Vec<String>)>,
+
     /// Value of an integer input that shapes depend on, as in size=[224,224], n=3 or ids=@file.json (repeatable)
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = input)]
     inputs: Vec<(String, Vec<i64>)>,
@@ -54,6 +61,7 @@ impl ModelArguments {
             batch: self.batch,
             dims: self.dims.clone(),
             input_shapes: self.input_shapes.clone(),
+            layer_shapes: self.layer_shapes.clone(),
             inputs: self.inputs.clone(),
             frozen: (!self.frozen.is_empty()).then(|| self.frozen.clone()),
             gpus: self.target.gpus.clone(),

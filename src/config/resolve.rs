@@ -27,10 +27,12 @@ impl Settings {
             batch,
             dims: self.dims,
             input_shapes: self.input_shapes,
+            layer_shapes: self.layer_shapes,
             inputs: self.inputs,
             frozen: self.frozen.unwrap_or_default(),
             request: Request { gpus, ..self.request },
             tensors: self.tensors.unwrap_or_default(),
+            features: self.features.unwrap_or_default(),
             levels,
         })
     }

@@ -80,7 +80,7 @@ codes! {
     ExternalDataEscapesFolder "0107" "external-data-escapes-folder" Error "external data lies outside the model's folder";
     ExternalDataInvalid "0108" "external-data-invalid" Error "offset or length of external data does not fit";
     WeightsStripped "0109" "weights-stripped" Note "the file holds no weight values";
-    SyntaxError "0110" "syntax-error" Error "the ONNX text cannot be read";
+    SyntaxError "0110" "syntax-error" Error "the text cannot be read";
     OtherEncoding "0111" "other-encoding" Error "the model is in a form of protobuf that is not read";
     NestedTooDeep "0112" "nested-too-deep" Error "graphs are nested deeper than the limit";
     NewerIrVersion "0113" "newer-ir-version" Warning "the file's format version is newer than known";
@@ -102,6 +102,7 @@ codes! {
     RecursiveFunction "0213" "recursive-function" Error "a function calls itself";
     OperatorWithoutRule "0214" "operator-without-rule" Warning "the operator exists but has no rule here";
     NonstandardAttribute "0215" "nonstandard-attribute" Warning "an attribute is written in a form that runtimes refuse";
+    UnknownLayer "0216" "unknown-layer" Warning "a Keras layer has no rule here";
     ShapeMismatch "0301" "shape-mismatch" Error "shapes do not fit together";
     DeclaredShapeWrong "0302" "declared-shape-wrong" Warning "the file declares another shape than the one computed";
     UnboundDim "0303" "unbound-dim" Warning "a free dim has no value, so numbers that need it are missing";
@@ -132,6 +133,7 @@ codes! {
     SlowHalfPrecision "0705" "slow-half-precision" Warning "16 bits were chosen on a card that is not faster with them";
     OptimizerDominates "0706" "optimizer-dominates" Note "the update of the weights takes much of the step";
     PrecisionNotSupported "0707" "precision-not-supported" Warning "the device has no arithmetic of the precision, or no framework trains in it";
+    OutsideTrainingDomain "0708" "outside-training-domain" Note "kernels are unlike those that the predictors learned from";
 }
 
 impl Code {

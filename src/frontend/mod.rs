@@ -1,11 +1,15 @@
 //! Frontends: the bytes of a file to the model that stands in it, and a list of what is wrong with it. One never comes
 //! without the other being looked at.
 
+pub mod keras;
 pub mod onnx;
 pub mod onnx_text;
 pub mod sniff;
 pub mod source;
 
+use std::sync::Arc;
+
+use self::keras::Training;
 use self::onnx::decode::{DecodeError, MAX_GRAPHS, decode};
 use self::onnx::model::Model;
 use self::sniff::{Format, sniff};
@@ -22,6 +26,10 @@ pub struct Loaded {
     pub model: Option<Model>,
     /// Findings.
     pub diagnostics: Vec<Diagnostic>,
+    /// The text that places point into, where that is not the file itself.
+    pub text: Option<Arc<str>>,
+    /// How a Keras model was compiled.
+    pub training: Training,
 }
 
 /// Reads a file with the frontend that its bytes ask for.
@@ -34,8 +42,12 @@ pub fn load(source: &Source, places: &mut Places) -> Loaded {
     let (model, diagnostics) = match format {
         Format::Onnx => load_binary(source, places),
         Format::OnnxText => load_text(source, places),
+        Format::KerasJson | Format::KerasArchive | Format::KerasHdf5 => {
+            let keras::Read { model, diagnostics, text, training } = keras::load(source, places);
+            return Loaded { format: Some(format), model, diagnostics, text, training };
+        }
     };
-    Loaded { format: Some(format), model, diagnostics }
+    Loaded { format: Some(format), model, diagnostics, ..Loaded::default() }
 }
 
 fn at(places: &mut Places, span: Span, diagnostic: Diagnostic) -> Diagnostic {

@@ -1,5 +1,6 @@
 //! What kind of file it is, from its first bytes.
 
+use super::keras::container::{GZIP, HDF5, ZIP, gzip_head};
 use super::source::Source;
 use crate::diagnostics::{Code, Diagnostic};
 
@@ -10,15 +11,30 @@ pub enum Format {
     Onnx,
     /// ONNX textual syntax.
     OnnxText,
+    /// Keras configuration as JSON, plain or compressed.
+    KerasJson,
+    /// Keras archive (`.keras`).
+    KerasArchive,
+    /// Keras model in HDF5 (`.h5`).
+    KerasHdf5,
 }
 
 impl Format {
+    /// Whether it is a Keras file in one of its forms.
+    #[must_use]
+    pub fn is_keras(self) -> bool {
+        matches!(self, Self::KerasJson | Self::KerasArchive | Self::KerasHdf5)
+    }
+
     /// The word of the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Onnx => "onnx",
             Self::OnnxText => "onnx-text",
+            Self::KerasJson => "keras-json",
+            Self::KerasArchive => "keras",
+            Self::KerasHdf5 => "keras-h5",
         }
     }
 }
@@ -42,6 +58,9 @@ pub fn sniff(source: &Source) -> Result<Format, Box<Diagnostic>> {
     if bytes.starts_with(LFS_HEADER) {
         return Err(Box::new(lfs_pointer(head)));
     }
+    if let Some(format) = keras_container(source, head) {
+        return Ok(format);
+    }
     if let Some((what, help)) = other_binary(bytes, head) {
         return Err(Box::new(Diagnostic::new(Code::NotAModel, format!("this is {what}, not a model")).help(help)));
     }
@@ -54,10 +73,46 @@ pub fn sniff(source: &Source) -> Result<Format, Box<Diagnostic>> {
         let help = "download or export the model again";
         return Err(Box::new(Diagnostic::new(Code::NotAModel, "this is white space, not a model").help(help)));
     }
+    if is_keras_json(start) {
+        return Ok(Format::KerasJson);
+    }
     if let Some(diagnostic) = other_text(start) {
         return Err(Box::new(diagnostic));
     }
+    if source.extension == "json" {
+        let help = "a Keras model is a JSON object with class_name and config";
+        let message = "this is a JSON document, not a model: no object with class_name and config";
+        return Err(Box::new(Diagnostic::new(Code::NotAModel, message).help(help)));
+    }
     if looks_like_onnx_text(start) { Ok(Format::OnnxText) } else { Ok(Format::Onnx) }
+}
+
+/// Whether a text is JSON that names a class, as a Keras model does at its top.
+fn is_keras_json(start: &str) -> bool {
+    let json = start.starts_with('{') || start.starts_with('"');
+    json && (start.contains("class_name") || start.contains("modelTopology"))
+}
+
+/// Keras in another form than plain JSON.
+fn keras_container(source: &Source, head: &[u8]) -> Option<Format> {
+    let bytes = &source.bytes[..];
+    if bytes.starts_with(HDF5) {
+        return Some(Format::KerasHdf5);
+    }
+    if bytes.starts_with(ZIP) {
+        let end = bytes.len().saturating_sub(65_536);
+        let ends = [bytes.get(..65_536).unwrap_or(bytes), bytes.get(end..).unwrap_or(bytes)];
+        let names = |name: &[u8]| ends.iter().any(|part| part.windows(name.len()).any(|window| window == name));
+        return (names(b"config.json") || source.extension == "keras").then_some(Format::KerasArchive);
+    }
+    if bytes.starts_with(GZIP) {
+        let unpacked = gzip_head(bytes, WINDOW);
+        let text = leading_text(&unpacked)?;
+        return is_keras_json(text.trim_start_matches('\u{feff}').trim_start()).then_some(Format::KerasJson);
+    }
+    // Half of the bytes of such a text are zero.
+    let wide = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
+    (wide && source.extension == "json").then_some(Format::KerasJson)
 }
 
 /// The head as text where it is text: UTF-8 (a character may be cut at the end) without control characters.
@@ -139,24 +194,10 @@ fn other_binary(bytes: &[u8], head: &[u8]) -> Option<(&'static str, &'static str
     const ONNX: &str = "convert it to ONNX first";
     let starts = |magic: &[u8]| bytes.starts_with(magic);
     Some(if starts(b"PK\x03\x04") || starts(b"PK\x05\x06") {
-        if contains(b"data.pkl") {
-            ("a PyTorch archive", EXPORT)
-        } else if contains(b"config.json") && contains(b"metadata.json") {
-            (
-                "a Keras archive, which this version does not read",
-                "convert it to ONNX with tf2onnx, then check the .onnx file",
-            )
-        } else {
-            ("a zip archive", UNPACK)
-        }
+        if contains(b"data.pkl") { ("a PyTorch archive", EXPORT) } else { ("a zip archive", UNPACK) }
     } else if matches!(bytes, [0x80, 2..=5, ..]) {
         // The opcode for protocols 2 to 5; as protobuf it would be a field that ONNX does not have.
         ("a Python pickle (an old PyTorch file?)", EXPORT)
-    } else if starts(b"\x89HDF\r\n\x1a\n") {
-        (
-            "an HDF5 file (Keras?), which this version does not read",
-            "convert it to ONNX with tf2onnx, then check the .onnx file",
-        )
     } else if bytes.get(4..8) == Some(b"TFL3") {
         ("a TensorFlow Lite file", ONNX)
     } else if starts(&[0x1f, 0x8b]) {
@@ -237,14 +278,8 @@ fn other_text(start: &str) -> Option<Diagnostic> {
                 .help("convert it: onnx.save(onnx.load(FILE, format=\"json\"), \"model.onnx\")"),
             );
         }
-        if start.contains("class_name") {
-            return other(
-                "a Keras JSON file, which this version does not read".to_owned(),
-                "convert it to ONNX with tf2onnx, then check the .onnx file",
-            );
-        }
-        let said = json_error(start).map(|text| format!(" saying {text:?}")).unwrap_or_default();
-        return other(format!("a JSON document{said}"), DOWNLOAD);
+        let said = json_error(start).map_or(" without class_name".to_owned(), |text| format!(" saying {text:?}"));
+        return other(format!("a JSON document{said}"), "a Keras model is a JSON object with class_name and config");
     }
     let textproto = ["ir_version:", "producer_name:", "graph {", "graph{", "opset_import {", "opset_import{"];
     if textproto.iter().any(|key| start.starts_with(key)) || (start.starts_with('#') && start.contains("\nir_version:"))
@@ -255,6 +290,13 @@ fn other_text(start: &str) -> Option<Diagnostic> {
                 "this is an ONNX model in the text form of protobuf, which is not read",
             )
             .help("convert it: onnx.save(onnx.load(FILE, format=\"textproto\"), \"model.onnx\")"),
+        );
+    }
+    if start.lines().take(40).any(|line| line.trim_start().starts_with("class_name:")) {
+        return other(
+            "a Keras model in YAML, which Keras itself no longer reads (to_yaml was removed in TensorFlow 2.6)"
+                .to_owned(),
+            "write it as JSON: open(\"model.json\", \"w\").write(model.to_json())",
         );
     }
     let plain = start
@@ -301,7 +343,6 @@ mod tests {
             b"{\"message\": \"not found\"}",
             b"PK\x03\x04\x14\0archive/data.pkl",
             b"\x80\x02}q\0",
-            b"\x89HDF\r\n\x1a\n\0\0",
             b"\x1c\0\0\0TFL3",
             b"\x1f\x8b\x08",
             b"\x0a\0\0\0\0\0\0\0{\"a\":0,\"b\":{}}",
@@ -325,6 +366,16 @@ mod tests {
         assert_eq!(named(b"<ir_version: 8>\ng (float[\xff] x) => () {}"), Format::OnnxText);
         assert_eq!(named(b"<ir_version: 8>\ng (float[\0] x) => () {}"), Format::OnnxText);
         assert_eq!(named(b"\x08\x08\x3a\x00"), Format::Onnx);
+    }
+
+    #[test]
+    fn keras_is_recognised_in_each_of_its_forms() {
+        assert_eq!(code(b"{\"class_name\": \"Sequential\"}"), Ok(Format::KerasJson));
+        assert_eq!(code(b"\xef\xbb\xbf {\"module\": \"keras\", \"class_name\": 1}"), Ok(Format::KerasJson));
+        assert_eq!(code(b"\"{\\\"class_name\\\": 1}\""), Ok(Format::KerasJson));
+        assert_eq!(code(b"PK\x03\x04\x14\0config.json"), Ok(Format::KerasArchive));
+        assert_eq!(code(b"\x89HDF\r\n\x1a\n\0\0"), Ok(Format::KerasHdf5));
+        assert_eq!(code(b"class_name: Sequential\nconfig:\n"), Err(Code::NotAModel));
     }
 
     #[test]

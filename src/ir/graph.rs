@@ -48,6 +48,8 @@ pub struct Program {
     pub stored: Vec<Stored>,
     /// Tensors without values that are said to repeat another one.
     pub tied: HashSet<Name>,
+    /// Stored tensors that training leaves alone by the word of the file.
+    pub not_trained: HashSet<Name>,
     /// Calls of functions, whose nodes stand in the graphs of the callers.
     pub calls: Vec<Call>,
     /// Places of nodes and tensors.
@@ -82,6 +84,8 @@ pub struct Node {
     pub op: Arc<str>,
     /// Module path.
     pub scope: Arc<str>,
+    /// Class of the Keras layer that the node belongs to.
+    pub class: Option<Name>,
     /// The operator, which equal nodes share; `None` when it has no rule or could not be built.
     pub operator: Option<Arc<dyn Operator>>,
     /// Inputs; `None` where one is left out.

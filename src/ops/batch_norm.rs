@@ -7,7 +7,7 @@ use super::table::Built;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, work};
 use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
-use crate::ir::shape::Shape;
+use crate::ir::shape::{Shape, normalize_axis};
 
 /// Normalisation of each channel by running statistics, or by those of the batch.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct BatchNorm {
     pub training: bool,
     /// Whether every position has its own statistics instead of every channel (`spatial` = 0, before version 9).
     pub per_position: bool,
+    /// Axis of the channels.
+    pub axis: i64,
 }
 
 /// `BatchNormalization`.
@@ -26,7 +28,7 @@ pub(super) fn batch_norm(node: &NodeView<'_>) -> Built {
         node.node().outputs.iter().skip(1).any(|name| !name.is_empty())
     };
     let per_position = node.opset() < 9 && !node.flag("spatial", true)?;
-    Ok(Box::new(BatchNorm { training, per_position }))
+    Ok(Box::new(BatchNorm { training, per_position, axis: 1 }))
 }
 
 impl BatchNorm {
@@ -34,7 +36,13 @@ impl BatchNorm {
     fn parameters(&self, cx: &InferCx<'_>) -> Result<Option<Shape>, Fault> {
         let mut known = match cx.shape(0).map(Shape::dims) {
             Some([_, positions @ ..]) if self.per_position => Some(positions.iter().cloned().collect::<Shape>()),
-            Some([_, channels, ..]) => Some(Shape::new(vec![channels.clone()])),
+            Some(dims @ [_, _, ..]) => match normalize_axis(self.axis, dims.len()).and_then(|axis| dims.get(axis)) {
+                Some(channels) => Some(Shape::new(vec![channels.clone()])),
+                None => {
+                    let (axis, rank) = (self.axis, dims.len());
+                    return Err(Fault::attribute(format!("axis {axis} is out of range for an input of rank {rank}")));
+                }
+            },
             // One dim is the batch alone, of one channel.
             Some([_]) => Some(Shape::new(vec![Dim::ONE])),
             Some([]) => return Err(Fault::shape("the input is a scalar; a batch dim is needed")),
@@ -65,7 +73,8 @@ impl Operator for BatchNorm {
         let mut output = cx.shape(0).cloned();
         if let (Some(output), Some([channels]), false) =
             (&mut output, parameters.as_ref().map(Shape::dims), self.per_position)
-            && let Some(found) = output.dims_mut().get_mut(1)
+            && let Some(axis) = output.axis(self.axis)
+            && let Some(found) = output.dims_mut().get_mut(axis)
         {
             *found = channels.clone();
         }
@@ -95,7 +104,7 @@ impl Operator for BatchNorm {
         let dims = cx.output(0).map_or(&[][..], |output| output.dims);
         let channels = match dims {
             [_, positions @ ..] if self.per_position => work::product(positions),
-            [_, channels, ..] => *channels,
+            [_, _, ..] => normalize_axis(self.axis, dims.len()).and_then(|axis| dims.get(axis)).copied().unwrap_or(1),
             _ => 1,
         };
         let rows = work::product(dims).checked_div(channels).unwrap_or_default();

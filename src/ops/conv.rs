@@ -22,8 +22,55 @@ pub struct Conv {
     pub form: ConvForm,
     /// Whether an activation is applied to the output.
     pub activation: bool,
-    /// Whether channels come last instead of second (weights keep their layout).
+    /// Whether channels come last instead of second.
     pub channels_last: bool,
+    /// Where the weight keeps its axes.
+    pub weight: WeightLayout,
+}
+
+/// Where the weight of a convolution keeps its axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightLayout {
+    /// Filters, channels of a group, kernel. Transposed: channels, filters of a group, kernel.
+    #[default]
+    KernelLast,
+    /// Kernel, channels of a group, filters. Transposed: kernel, filters, channels.
+    KernelFirst,
+    /// Kernel, channels, filters of each channel, which is a group of its own.
+    Depthwise,
+}
+
+/// The axes of a weight: filters, channels of a group, groups where the weight decides them, kernel.
+pub(super) struct WeightAxes<T> {
+    pub(super) filters: T,
+    pub(super) each: T,
+    pub(super) groups: Option<T>,
+    pub(super) kernel: Vec<T>,
+}
+
+impl WeightLayout {
+    /// Takes the dims of a weight apart.
+    pub(super) fn axes<T: Clone>(self, dims: &[T], one: T, times: impl Fn(&T, &T) -> T) -> Option<WeightAxes<T>> {
+        let (filters, each, groups, kernel) = match (self, dims) {
+            (Self::KernelLast, [filters, each, kernel @ ..]) => (filters.clone(), each.clone(), None, kernel),
+            (Self::KernelFirst, [kernel @ .., each, filters]) => (filters.clone(), each.clone(), None, kernel),
+            (Self::Depthwise, [kernel @ .., channels, each]) => {
+                (times(channels, each), one, Some(channels.clone()), kernel)
+            }
+            _ => return None,
+        };
+        Some(WeightAxes { filters, each, groups, kernel: kernel.to_vec() })
+    }
+
+    /// The same of a shape.
+    pub(super) fn of(self, shape: Option<&Shape>) -> Option<WeightAxes<Dim>> {
+        self.axes(shape?.dims(), Dim::ONE, |left, right| left * right)
+    }
+
+    /// The same of numbers.
+    pub(super) fn of_numbers(self, dims: &[u64]) -> Option<WeightAxes<u64>> {
+        self.axes(dims, 1, |left, right| left.saturating_mul(*right))
+    }
 }
 
 /// The operators that compute a convolution.
@@ -75,6 +122,7 @@ fn build(node: &NodeView<'_>, form: ConvForm) -> Built {
         form,
         activation: node.string("activation")?.is_some_and(|name| !name.is_empty()),
         channels_last: node.flag("channels_last", false)?,
+        weight: WeightLayout::KernelLast,
     }))
 }
 
@@ -106,6 +154,7 @@ pub(super) fn channels_last_conv(node: &NodeView<'_>) -> Built {
         form: ConvForm::Fused,
         activation: node.string("activation")?.is_some_and(|name| !name.is_empty()),
         channels_last: true,
+        weight: WeightLayout::KernelLast,
     }))
 }
 
@@ -131,14 +180,18 @@ impl Conv {
     }
 
     /// Checks the input's channels against the weight's.
-    fn check_channels(&self, input: &Shape, channels: usize, weight: &Shape) -> Result<(), Fault> {
-        let (Some(found), Some(each)) = (input.dim(channels), weight.dim(1)) else {
+    fn check_channels(&self, input: &Shape, channels: usize, weight: &WeightAxes<Dim>) -> Result<(), Fault> {
+        let Some(found) = input.dim(channels) else {
             return Ok(());
         };
         if self.form == ConvForm::Blocked {
             return Ok(());
         }
-        let wanted = each * i128::from(self.group);
+        let each = &weight.each;
+        let wanted = match &weight.groups {
+            Some(groups) => each * groups,
+            None => each * i128::from(self.group),
+        };
         if found.is_eq(&wanted) != Some(false) {
             return Ok(());
         }
@@ -171,11 +224,15 @@ impl Conv {
 }
 
 /// Kernel extents: the weight's where it is known (checked against the attribute), else the attribute's.
-pub(super) fn kernel_dims(window: &Window, weight: Option<&Shape>) -> Result<Option<Vec<Dim>>, Fault> {
+pub(super) fn kernel_dims(window: &Window, weight: Option<&[Dim]>) -> Result<Option<Vec<Dim>>, Fault> {
     let stated = window.kernel.as_ref().map(|kernel| kernel.iter().copied().map(Dim::from).collect::<Vec<_>>());
-    let Some(found) = weight.and_then(|weight| weight.dims().get(2..)) else {
+    let Some(found) = weight else {
         return Ok(stated);
     };
+    if found.iter().any(|extent| extent.as_const() == Some(0)) {
+        let found: Shape = found.iter().cloned().collect();
+        return Err(Fault::shape(format!("the weight's kernel is {found}, extents of at least 1 are allowed")));
+    }
     let Some(stated) = stated else {
         return Ok(Some(found.to_vec()));
     };
@@ -229,10 +286,11 @@ impl Conv {
     /// The sizes of the convolution, by its weight: blocks may have padded the channels of the input.
     fn sizes(&self, cx: &WorkCx<'_>) -> Option<Convolution> {
         let (input, weight, output) = (cx.input(0)?, cx.input(self.form.weight())?, cx.output(0)?);
-        let [filters, each, kernel @ ..] = weight.dims else { return None };
-        let groups = u64::try_from(self.group).ok()?;
-        let mut sizes = self.window.sizes(self.channels_last, input.dims, output.dims, kernel)?;
-        (sizes.in_channels, sizes.out_channels, sizes.groups) = (each.saturating_mul(groups), *filters, groups);
+        let weight = self.weight.of_numbers(weight.dims)?;
+        let groups = weight.groups.map_or_else(|| u64::try_from(self.group).ok(), Some)?;
+        let mut sizes = self.window.sizes(self.channels_last, input.dims, output.dims, &weight.kernel)?;
+        sizes.in_channels = weight.each.saturating_mul(groups);
+        (sizes.out_channels, sizes.groups) = (weight.filters, groups);
         Some(sizes)
     }
 }
@@ -245,13 +303,14 @@ impl Operator for Conv {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         let (channels, first_spatial) = if self.channels_last { (rank - 1, 1) } else { (1, 2) };
-        if let (Some(input), Some(weight)) = (input, weight) {
+        let weight = self.weight.of(weight);
+        if let (Some(input), Some(weight)) = (input, &weight) {
             self.check_channels(input, channels, weight)?;
         }
-        let kernel = kernel_dims(&self.window, weight)?;
+        let kernel = kernel_dims(&self.window, weight.as_ref().map(|weight| &*weight.kernel))?;
         self.check_offsets(cx, input.and_then(|input| input.dim(1)), kernel.as_deref())?;
         let bias = cx.shape(self.form.bias()).and_then(|bias| bias.dim(0));
-        let filters = match (weight.and_then(|weight| weight.dim(0)), bias) {
+        let filters = match (weight.as_ref().map(|weight| &weight.filters), bias) {
             (Some(filters), Some(bias)) => Some(agreed("output channels of weight and bias", filters, bias)?),
             (filters, bias) => filters.or(bias).cloned(),
         };
@@ -278,9 +337,9 @@ impl Operator for Conv {
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
-        let weight = cx.shape_in(self.form.weight())?;
+        let weight = self.weight.of(cx.shape_in(self.form.weight()))?;
         let outputs = cx.elements_out(0)?;
-        let taps = product(weight.dims().get(1..)?);
+        let taps = &weight.each * &product(&weight.kernel);
         let macs = &outputs * &taps;
         let bias = self.form.bias();
         let mut per_output =
@@ -292,7 +351,7 @@ impl Operator for Conv {
         if let ConvForm::Deformable { .. } = self.form {
             // Every group of filters reads the same samples: channels x kernel for each output position, by
             // four corners of which three are interpolated (7 operations), and one for the mask.
-            let filters = weight.dim(0)?;
+            let filters = &weight.filters;
             let per_sample = if cx.has(4) { 8 } else { 7 };
             let samples = outputs.exact_div(filters)? * taps * i128::from(self.group);
             other += samples * per_sample;
@@ -385,6 +444,14 @@ mod tests {
     fn channels_last_data_is_named() {
         let fault = op("Conv").run(&[float(&[1, 32, 32, 3]), float(&[8, 3, 3, 3])]).unwrap_err();
         assert_eq!(fault.message, "input has 32 channels, weight wants 3; the last dim is 3: channels-last data?");
+    }
+
+    #[test]
+    fn a_kernel_without_elements_is_refused() {
+        let fault = op("Conv").run(&[float(&[1, 1, 4]), float(&[1, 1, 0])]).unwrap_err();
+        assert_eq!(fault.message, "the weight's kernel is 0, extents of at least 1 are allowed");
+        let fault = op("ConvTranspose").run(&[float(&[1, 1, 4, 4]), float(&[1, 1, 2, 0])]).unwrap_err();
+        assert_eq!(fault.message, "the weight's kernel is 2×0, extents of at least 1 are allowed");
     }
 
     #[test]

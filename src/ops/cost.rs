@@ -75,9 +75,9 @@ impl Cost {
 
 /// Inputs and outputs of a node when its cost is counted.
 pub struct CostCx<'a> {
-    inputs: &'a [Option<&'a Fact>],
-    outputs: &'a [Option<&'a Fact>],
-    needs_gradient: &'a [bool],
+    pub(super) inputs: &'a [Option<&'a Fact>],
+    pub(super) outputs: &'a [Option<&'a Fact>],
+    pub(super) needs_gradient: &'a [bool],
 }
 
 impl<'a> CostCx<'a> {

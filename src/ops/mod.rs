@@ -29,17 +29,21 @@ pub mod gemm;
 pub mod gradient;
 #[cfg(test)]
 mod hostile;
+pub mod keras;
 pub mod layer_norm;
 mod linear_attention;
 mod loss;
 pub mod matmul;
 mod merge;
 pub mod microsoft_attention;
+mod microsoft_cached_attention;
 mod microsoft_conv_grad;
+mod microsoft_decoder_attention;
 mod microsoft_elementwise;
 mod microsoft_embedding;
 mod microsoft_fft;
 pub mod microsoft_fused;
+mod microsoft_fused_products;
 mod microsoft_gated;
 mod microsoft_generation;
 mod microsoft_group_norm;
@@ -49,6 +53,7 @@ pub mod microsoft_matmul_nbits;
 mod microsoft_moe;
 mod microsoft_packed_attention;
 pub mod microsoft_quantized;
+mod microsoft_serving;
 mod microsoft_shapes;
 mod microsoft_training;
 mod ml;
@@ -237,6 +242,13 @@ pub trait Host {
     fn infer_child(&mut self, child: usize, inputs: &[Fact]) -> Vec<Fact>;
     /// Says how often a subgraph runs.
     fn set_repeats(&mut self, child: usize, repeats: Repeats);
+    /// Gives a stored input, whose file does not say it, its shape.
+    ///
+    /// # Errors
+    /// When it has another shape already.
+    fn shape_stored(&mut self, _input: usize, _shape: &Shape) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// The inputs of a node while its outputs are inferred.
@@ -336,6 +348,14 @@ impl<'a> InferCx<'a> {
     /// Infers a subgraph; see [`Host::infer_child`].
     pub fn infer_child(&mut self, child: usize, inputs: &[Fact]) -> Vec<Fact> {
         self.host.infer_child(child, inputs)
+    }
+
+    /// Gives a stored input its shape; see [`Host::shape_stored`].
+    ///
+    /// # Errors
+    /// When it has another shape already.
+    pub fn shape_stored(&mut self, input: usize, shape: &Shape) -> Result<(), Fault> {
+        self.host.shape_stored(input, shape)
     }
 
     /// Says how often a subgraph runs; see [`Host::set_repeats`].

@@ -131,21 +131,24 @@ pub struct GlobalPool {
     pub kind: PoolKind,
     /// Whether channels come last instead of second.
     pub channels_last: bool,
+    /// Whether the pooled axes stay, with one element each.
+    pub keeps_rank: bool,
 }
 
 /// `GlobalMaxPool`.
 pub(super) fn global_max_pool(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GlobalPool { kind: PoolKind::Max, channels_last: false }))
+    Ok(Box::new(GlobalPool { kind: PoolKind::Max, channels_last: false, keeps_rank: true }))
 }
 
 /// `GlobalAveragePool`, `QLinearGlobalAveragePool`.
 pub(super) fn global_average_pool(node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GlobalPool { kind: PoolKind::Average, channels_last: node.flag("channels_last", false)? }))
+    let channels_last = node.flag("channels_last", false)?;
+    Ok(Box::new(GlobalPool { kind: PoolKind::Average, channels_last, keeps_rank: true }))
 }
 
 /// `GlobalLpPool`.
 pub(super) fn global_norm_pool(_node: &NodeView<'_>) -> Built {
-    Ok(Box::new(GlobalPool { kind: PoolKind::Norm, channels_last: false }))
+    Ok(Box::new(GlobalPool { kind: PoolKind::Norm, channels_last: false, keeps_rank: true }))
 }
 
 impl Operator for GlobalPool {
@@ -162,9 +165,10 @@ impl Operator for GlobalPool {
         }
         let channels = if self.channels_last { input.rank() - 1 } else { 1 };
         let keep = |(axis, dim): (usize, &Dim)| {
-            if axis == 0 || axis == channels { dim.clone() } else { Dim::ONE }
+            let stays = axis == 0 || axis == channels;
+            if stays { Some(dim.clone()) } else { self.keeps_rank.then_some(Dim::ONE) }
         };
-        Ok(vec![Fact::tensor(element, input.dims().iter().enumerate().map(keep).collect::<Shape>())])
+        Ok(vec![Fact::tensor(element, input.dims().iter().enumerate().filter_map(keep).collect::<Shape>())])
     }
 
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {

@@ -2,7 +2,7 @@
 //! direction; weights are read once.
 
 use super::broadcast::unify;
-use super::operands::{common_element, count, expect_rank};
+use super::operands::{common_element, count, expect_dim, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
@@ -49,7 +49,7 @@ pub enum Direction {
 }
 
 impl Cell {
-    fn gates(self) -> i128 {
+    pub(super) fn gates(self) -> i128 {
         match self {
             Self::Lstm => 4,
             Self::Gru => 3,
@@ -73,6 +73,33 @@ impl Direction {
     #[must_use]
     pub fn count(self) -> i128 {
         if self == Self::Both { 2 } else { 1 }
+    }
+}
+
+/// Hidden units over all steps, samples and directions. Inputs 0 to 2 are x and the weights of x and of the state.
+pub(super) struct Steps {
+    pub(super) cell: Cell,
+    /// How many there are.
+    pub(super) cells: Dim,
+    /// What each gate of a unit multiplies of the input.
+    pub(super) inputs: Dim,
+    /// What each gate of a unit multiplies of the state.
+    pub(super) states: Dim,
+    /// Biases and peepholes: further operations of a unit.
+    pub(super) further: i128,
+}
+
+impl Steps {
+    pub(super) fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        let gates = self.cell.gates();
+        let from_input = &self.cells * gates * &self.inputs;
+        let from_hidden = &self.cells * gates * &self.states;
+        let other = &self.cells * (self.cell.pointwise() + self.further);
+        // The gradient runs back through every step as soon as anything needs one.
+        let any = i128::from(cx.gradient_count() > 0);
+        let needs = |input: usize| i128::from(cx.needs_gradient(input));
+        let backward = &from_input * (2 * (needs(0) + needs(1))) + &from_hidden * (2 * (any + needs(2))) + &other * any;
+        Cost::composed(cx, from_input + from_hidden, &other, backward)
     }
 }
 
@@ -171,6 +198,22 @@ impl Recurrent {
         Some(Family::Recurrent { batch, steps, inputs, hidden, gates, directions })
     }
 
+    /// Checks bias and first states, which have directions, batch and hidden size of the layer.
+    fn check_states(&self, cx: &InferCx<'_>, directions: &Dim, sizes: &Sizes) -> Result<(), Fault> {
+        expect_dim(cx, 3, 0, "B", directions)?;
+        for (input, name) in [(5, "initial_h"), (6, "initial_c")] {
+            expect_rank(cx, input, name, 3)?;
+            let (batch_axis, directions_axis) = if self.batch_first { (0, 1) } else { (1, 0) };
+            expect_dim(cx, input, directions_axis, name, directions)?;
+            for (axis, size) in [(batch_axis, &sizes.batch), (2, &sizes.hidden)] {
+                if let Some(size) = size {
+                    expect_dim(cx, input, axis, name, size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn first_setting(&self) -> usize {
         if self.quantized { 8 } else { usize::MAX }
     }
@@ -190,6 +233,7 @@ impl Operator for Recurrent {
             }
         }
         let directions = Dim::constant(self.direction.count());
+        self.check_states(cx, &directions, &sizes)?;
         let (steps_axis, batch_axis) = if self.batch_first { (1, 0) } else { (0, 2) };
         let steps = sizes.steps.unwrap_or_else(|| cx.fresh_dim(0, steps_axis, 0, None));
         let batch = sizes.batch.unwrap_or_else(|| cx.fresh_dim(0, batch_axis, 0, None));
@@ -212,17 +256,11 @@ impl Operator for Recurrent {
         let sizes = self.sizes(cx.shape_in(0), cx.shape_in(1), cx.shape_in(2)).ok()?;
         let (hidden, gates) = (sizes.hidden?, self.cell.gates());
         let cells = sizes.steps? * sizes.batch? * self.direction.count() * &hidden;
-        let from_input = &cells * gates * sizes.inputs?;
-        let from_hidden = &cells * gates * hidden;
         // Two biases for each gate; peepholes are three products and sums.
         let biases = if cx.has(3) { 2 * gates } else { 0 };
         let peepholes = if self.cell == Cell::Lstm && cx.has(7) { 6 } else { 0 };
-        let other = cells * (self.cell.pointwise() + biases + peepholes);
-        // The gradient runs back through every step as soon as anything needs one.
-        let any = i128::from(cx.gradient_count() > 0);
-        let needs = |input: usize| i128::from(cx.needs_gradient(input));
-        let backward = &from_input * (2 * (needs(0) + needs(1))) + &from_hidden * (2 * (any + needs(2))) + &other * any;
-        Cost::composed(cx, from_input + from_hidden, &other, backward)
+        let further = biases + peepholes;
+        Steps { cell: self.cell, cells, inputs: sizes.inputs?, states: hidden, further }.cost(cx)
     }
 
     fn role(&self, input: usize) -> Role {
@@ -333,6 +371,19 @@ mod tests {
         assert_eq!(message(op("LSTM"), &[float(&[1, 64]), inputs[1].clone(), inputs[2].clone()]), {
             "X has rank 2 (1×64), rank 3 is needed"
         });
+    }
+
+    #[test]
+    fn bias_and_first_states_have_the_sizes_of_the_layer() {
+        let with = |bias: &[i128], state: &[i128]| {
+            let mut inputs: Vec<_> = lstm_inputs(1).into_iter().take(3).map(Some).collect();
+            inputs.extend([Some(float(bias)), None, Some(float(state))]);
+            op("LSTM").run_optional(&inputs).map(|_| ()).map_err(|fault| fault.message)
+        };
+        assert_eq!(with(&[1, 512], &[1, 1, 64]), Ok(()));
+        assert_eq!(with(&[0, 512], &[1, 1, 64]), Err("B has 0 in dim 0, 1 is needed".to_owned()));
+        assert_eq!(with(&[1, 512], &[2, 1, 64]), Err("initial_h has 2 in dim 0, 1 is needed".to_owned()));
+        assert_eq!(with(&[1, 512], &[1, 1, 32]), Err("initial_h has 32 in dim 2, 64 is needed".to_owned()));
     }
 
     #[test]

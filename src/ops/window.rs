@@ -183,6 +183,32 @@ impl Window {
         Ok(extent)
     }
 
+    /// The extent that a transposed window of Keras makes of this extent. Without output padding, `SAME` is `input *
+    /// stride` and `VALID` adds what the kernel reaches beyond the stride; with it, `SAME` pads half the kernel on both
+    /// sides first.
+    pub(super) fn keras_transposed_extent(
+        &self,
+        axis: usize,
+        input: &Dim,
+        kernel: &Dim,
+        output_padding: Option<&i64>,
+    ) -> Result<Dim, Fault> {
+        let stride = self.stride(axis);
+        let reach = self.reach(axis, kernel);
+        let extent = match (output_padding, self.is_same()) {
+            (None, true) => input.clone() * stride,
+            (None, false) => input.clone() * stride + (reach - stride).max(&Dim::ZERO),
+            (Some(&further), same) => {
+                let pads = if same { reach.floor_div(&Dim::constant(2)) * 2 } else { Dim::ZERO };
+                (input.clone() - 1) * stride + reach - pads + i128::from(further)
+            }
+        };
+        if extent.is_ge(&Dim::ONE) == Some(false) {
+            return Err(Fault::shape(format!("the kernel {kernel} leaves nothing of an input of {input}")));
+        }
+        Ok(extent)
+    }
+
     /// The extent that a transposed window makes of this extent: the inverse of [`Window::extent`], with
     /// `output_padding` further elements. For `SAME` it is `input * stride`.
     pub(super) fn transposed_extent(

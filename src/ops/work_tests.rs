@@ -4,6 +4,7 @@
 use crate::ir::element_type::ElementType;
 use crate::ops::testing::{Priced, float, ints, microsoft, op, reals, typed};
 use crate::ops::work::Convolution;
+use crate::ops::work::Function;
 use crate::ops::{Family, Gradient, Saved};
 
 const PLANE: Convolution = Convolution {
@@ -62,7 +63,7 @@ fn convolutions_of_one_and_three_axes_and_transposed_ones_keep_their_axes_apart(
 fn deformable_convolution_samples_first() {
     let inputs = [float(&[1, 2, 5, 5]), float(&[3, 2, 3, 3]), float(&[1, 18, 3, 3]), float(&[3])];
     let priced = op("DeformConv").priced(&inputs, &[0, 1, 2, 3]);
-    let [Family::Elementwise { elements }, Family::Convolution(_)] = priced.families()[..] else { panic!() };
+    let [Family::Elementwise { elements, .. }, Family::Convolution(_)] = priced.families()[..] else { panic!() };
     assert_eq!(elements, 2 * 9 * 9);
     assert_eq!(priced.works[0].flops, 7.0 * 162.0);
     assert_eq!(priced.gradients().len(), 4);
@@ -124,7 +125,10 @@ fn pools_keep_their_input_and_the_places_of_maxima() {
     );
     let mean = op("GlobalAveragePool").priced(&image, &[0]);
     assert_eq!((mean.family(), mean.saved), (Family::Reduce { rows: 16, cols: 64 }, Saved::NOTHING));
-    assert_eq!(mean.gradients(), [(Family::Elementwise { elements: 1024 }, Gradient::All)]);
+    assert_eq!(
+        mean.gradients(),
+        [(Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Gradient::All)]
+    );
 }
 
 #[test]
@@ -207,7 +211,10 @@ fn functions_of_an_element_keep_what_their_slope_needs() {
     let slopes = op("PRelu").priced(&[float(&[4, 8]), float(&[8])], &[0, 1]);
     assert_eq!(slopes.saved, Saved::inputs(0..2));
     let sum = (Family::Reduce { rows: 8, cols: 4 }, Gradient::Weight);
-    assert_eq!(slopes.gradients(), [(Family::Elementwise { elements: 32 }, Gradient::All), sum]);
+    assert_eq!(
+        slopes.gradients(),
+        [(Family::Elementwise { elements: 32, function: Function::Arithmetic }, Gradient::All), sum]
+    );
 }
 
 #[test]
@@ -350,9 +357,12 @@ fn interpolation_computes_where_it_is_not_nearest() {
     assert_eq!(node("nearest").family(), Family::Copy { elements: 1024 });
     assert_eq!(
         (node("linear").family(), node("linear").saved),
-        (Family::Elementwise { elements: 1024 }, Saved::NOTHING)
+        (Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Saved::NOTHING)
     );
-    assert_eq!(node("linear").gradients(), [(Family::Elementwise { elements: 1024 }, Gradient::All)]);
+    assert_eq!(
+        node("linear").gradients(),
+        [(Family::Elementwise { elements: 1024, function: Function::Arithmetic }, Gradient::All)]
+    );
 }
 
 #[test]

@@ -323,7 +323,11 @@ impl<'a> Engine<'a> {
 }
 
 fn fault_text(node: &Node, fault: Fault) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(fault.code, format!("node {:?} ({}): {}", &*node.key, node.op, fault.message));
+    let what = match &node.class {
+        Some(class) => format!("layer {:?} ({class})", &*node.key),
+        None => format!("node {:?} ({})", &*node.key, node.op),
+    };
+    let mut diagnostic = Diagnostic::new(fault.code, format!("{what}: {}", fault.message));
     diagnostic.help = fault.help;
     diagnostic
 }
@@ -382,6 +386,39 @@ impl Host for NodeHost<'_, '_> {
     fn set_repeats(&mut self, child: usize, repeats: Repeats) {
         if let Some(&id) = self.node.children.get(child) {
             self.engine.inference.repeats.insert(id, repeats);
+        }
+    }
+
+    fn shape_stored(&mut self, input: usize, shape: &Shape) -> Result<(), Fault> {
+        let Some(tensor) = self.node.inputs.get(input).copied().flatten() else { return Ok(()) };
+        if !is_stored(self.engine.program, tensor) {
+            return Ok(());
+        }
+        let Fact::Tensor(known) = self.engine.inference.fact(tensor) else { return Ok(()) };
+        match &known.shape {
+            Some(known) if known == shape => Ok(()),
+            Some(known) => Err(Fault::shape(format!(
+                "weight {:?} is {known} where it was first used; this input asks for {shape}",
+                self.engine.name(tensor)
+            ))),
+            None => {
+                let fact = Fact::tensor(known.element, shape.clone());
+                self.engine.check_size(tensor, &fact, Some(self.node.place));
+                self.engine.set(tensor, fact);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Gives stored tensors, whose file does not say it, the shapes that the nodes which read them ask for.
+pub fn shape_stored(program: &mut Program, inference: &Inference) {
+    for stored in program.stored.iter_mut().filter(|stored| stored.def.is_unshaped()) {
+        let shape = inference.fact(stored.tensor).as_tensor().and_then(|tensor| tensor.shape.as_ref());
+        let dims = shape.and_then(Shape::as_const);
+        let dims = dims.and_then(|dims| dims.into_iter().map(|dim| i64::try_from(dim).ok()).collect::<Option<_>>());
+        if let Some(dims) = dims {
+            stored.def.dims = dims;
         }
     }
 }

@@ -145,6 +145,11 @@ fn keeps_weights_in_initializers(program: &Program, uses: &[Vec<Use<'_>>]) -> bo
 
 fn kind_of(program: &Program, stored: &Stored, uses: &[Use<'_>], keeps_initializers: bool, names: &Names<'_>) -> Kind {
     let Some(element) = stored.element() else { return Kind::Other };
+    if !program.not_trained.is_empty()
+        && program.tensor(stored.tensor).is_some_and(|tensor| program.not_trained.contains(&tensor.name))
+    {
+        return Kind::Statistic;
+    }
     let real = element.is_real() || element.is_complex();
     let quantised = element.is_integer() && element.bits() <= 8;
     let bias = element == ElementType::Int32;

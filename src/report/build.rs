@@ -238,7 +238,7 @@ fn layers(
             scope: Text::from(&node.scope),
             name: Text::from(&node.name),
             op: Text::from(&node.op),
-            class: None,
+            class: node.class.as_ref().map(|class| class.to_string()),
             place: locator.location(node.place),
             output_shape: shape.map(|shape| shape.dims().iter().map(|dim| evaluated(dim, values)).collect()),
             parameters: first.get(&(layer.graph, layer.node)).copied().unwrap_or(0),
@@ -254,6 +254,7 @@ fn layers(
             kernels: None,
             model: None,
             in_domain: None,
+            features: None,
         })
     })
     .collect()

@@ -14,6 +14,32 @@ use crate::ir::place::{Place, PlaceData, Places, Span};
 /// Elements of a list that an excerpt shows.
 const EXCERPT_ELEMENTS: usize = 8;
 
+/// Bytes of an excerpt of a text that are shown as they are.
+const LONGEST: usize = 400;
+
+/// Bytes before and behind a place that are shown of a longer one.
+const AROUND: usize = 70;
+
+/// Bytes of a block.
+const BLOCK: usize = 256;
+
+/// Characters that begin in these bytes.
+fn starts(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
+}
+
+/// Characters in front of each block of a text.
+fn characters(text: &str) -> Vec<usize> {
+    let mut sum = 0;
+    let mut before = Vec::with_capacity(text.len() / BLOCK + 1);
+    for block in text.as_bytes().chunks(BLOCK) {
+        before.push(sum);
+        sum += starts(block);
+    }
+    before.push(sum);
+    before
+}
+
 /// Turns places of one file into text.
 pub(super) struct Locator<'a> {
     path: Text,
@@ -21,19 +47,36 @@ pub(super) struct Locator<'a> {
     places: &'a Places,
     layout: &'a Layout,
     text: Option<&'a str>,
+    /// Whether the text is another than that of `annotate`.
+    own_text: bool,
     /// Offsets at which the lines of a text file start.
     lines: Vec<usize>,
+    /// Characters of the text in front of each block of bytes: a model may stand on one line.
+    characters: Vec<usize>,
     /// Spans of nodes by graph path and index, made when the first excerpt of a binary file asks for it.
     nodes: Option<HashMap<(Arc<str>, u32), Span>>,
 }
 
 impl<'a> Locator<'a> {
     pub(super) fn new(path: &str, source: &'a Source, checked: &'a Checked) -> Self {
-        let text =
-            if checked.format == Some(Format::OnnxText) { std::str::from_utf8(&source.bytes).ok() } else { None };
+        let text = match checked.format {
+            Some(Format::OnnxText) => std::str::from_utf8(&source.bytes).ok(),
+            _ => checked.text.as_deref(),
+        };
+        let own_text = checked.format.is_some_and(Format::is_keras);
         let starts = |text: &str| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let lines = text.map_or_else(Vec::new, starts);
-        Self { path: path.into(), source, places: checked.places(), layout: &checked.layout, text, lines, nodes: None }
+        Self {
+            path: path.into(),
+            source,
+            places: checked.places(),
+            layout: &checked.layout,
+            text,
+            own_text,
+            lines,
+            characters: text.map_or_else(Vec::new, characters),
+            nodes: None,
+        }
     }
 
     /// The file as a whole.
@@ -48,7 +91,7 @@ impl<'a> Locator<'a> {
         location.node = data.node.as_ref().map(Text::from);
         location.output = data.output.as_ref().map(Text::from);
         location.tensor = data.tensor.as_ref().map(Text::from);
-        location.lines = data.span.and_then(|span| self.layout.of(span));
+        location.lines = data.span.filter(|_| !self.own_text).and_then(|span| self.layout.of(span));
         match (data.span, self.text) {
             (Some(span), Some(text)) => {
                 let (line, column) = self.line_and_column(text, span.start);
@@ -66,8 +109,13 @@ impl<'a> Locator<'a> {
         let offset = floor(text, usize::try_from(offset).unwrap_or(usize::MAX));
         let line = self.lines.partition_point(|&start| start <= offset).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        let before = text.get(start..offset).unwrap_or("");
-        (line as u64, before.trim_start_matches('\u{feff}').chars().count() as u64 + 1)
+        let count = |end: usize| {
+            let block = end / BLOCK;
+            let rest = text.as_bytes().get(block * BLOCK..end).unwrap_or_default();
+            self.characters.get(block).copied().unwrap_or(0) + starts(rest)
+        };
+        let mark = usize::from(text.get(start..).is_some_and(|line| line.starts_with('\u{feff}')) && offset > start);
+        (line as u64, (count(offset) - count(start) - mark) as u64 + 1)
     }
 
     /// Lines around a place, as ONNX text.
@@ -88,12 +136,18 @@ impl<'a> Locator<'a> {
         let last_line = self.lines.partition_point(|&line| line < end.max(start + 1)).clamp(line, line + 3);
         let to = self.lines.get(last_line).copied().unwrap_or(text.len());
         let shown = text.get(from..to)?;
-        Some(Excerpt {
-            first_line: first,
-            text: shown.to_owned(),
-            range: start - from..end.min(to) - from,
-            label: String::new(),
-        })
+        let range = start - from..end.min(to) - from;
+        if shown.len() <= LONGEST {
+            return Some(Excerpt { first_line: first, text: shown.to_owned(), range, label: String::new() });
+        }
+        // A model on one line: what stands around the place.
+        let begin = floor(shown, range.start.saturating_sub(AROUND));
+        let begin = shown.get(begin..range.start)?.rfind('\n').map_or(begin, |at| begin + at + 1);
+        let stop = floor(shown, range.start.saturating_add(AROUND).min(shown.len()));
+        let part = shown.get(begin..stop)?.lines().next().unwrap_or_default();
+        let marked = range.start - begin..(range.end - begin).min(part.len());
+        let text = format!("{part}\n");
+        Some(Excerpt { first_line: line, text, range: marked, label: String::new() })
     }
 
     fn node_excerpt(&mut self, data: &PlaceData) -> Option<Excerpt> {

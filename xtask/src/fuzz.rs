@@ -132,6 +132,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(tally.failures.is_empty())
 }
 
+/// The kind of a model file by its name.
+fn kind_of(path: &Path) -> Option<Kind> {
+    let within = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
+    Some(match path.extension()?.to_str()? {
+        "onnx" => Kind::Binary,
+        "onnxtxt" => Kind::Text,
+        "json" if within("keras") => Kind::Json,
+        "keras" | "h5" => Kind::Container,
+        _ => return None,
+    })
+}
+
 /// Small model files, as they are and, where they can be read, as text.
 fn seeds() -> Result<Vec<Seed>, Box<dyn Error>> {
     let mut paths = Vec::new();
@@ -142,7 +154,7 @@ fn seeds() -> Result<Vec<Seed>, Box<dyn Error>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "onnx" || extension == "onnxtxt") {
+            } else if kind_of(&path).is_some() {
                 paths.push(path);
             }
         }
@@ -155,8 +167,9 @@ fn seeds() -> Result<Vec<Seed>, Box<dyn Error>> {
         }
         let bytes = fs::read(&path)?;
         let label = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.extension().is_some_and(|extension| extension == "onnxtxt") {
-            seeds.push(Seed { label, kind: Kind::Text, bytes });
+        let Some(kind) = kind_of(&path) else { continue };
+        if kind != Kind::Binary {
+            seeds.push(Seed { label, kind, bytes });
             continue;
         }
         if let Some(model) = frontend::load(&Source::from_stdin(bytes.clone()), &mut Places::default()).model {
@@ -316,7 +329,12 @@ fn run_child(arguments: &Arguments, seeds: &[Seed], from: usize, to: usize) -> R
     fs::create_dir_all(&folder)?;
     for number in from..to {
         let Some((seed, bytes)) = copy(seeds, arguments.seed, number, arguments.damages) else { continue };
-        let file = folder.join(if seed.kind == Kind::Text { "model.onnxtxt" } else { "model.onnx" });
+        let file = folder.join(match seed.kind {
+            Kind::Binary => "model.onnx",
+            Kind::Text => "model.onnxtxt",
+            Kind::Json => "model.json",
+            Kind::Container => "model.keras",
+        });
         fs::write(&file, bytes)?;
         writeln!(io::stdout().lock(), "start {number}")?;
         // Starts the peak anew.

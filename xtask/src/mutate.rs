@@ -69,7 +69,7 @@ impl Random {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or(0)
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 
@@ -88,6 +88,10 @@ pub(crate) enum Kind {
     Binary,
     /// ONNX text.
     Text,
+    /// Keras configuration.
+    Json,
+    /// Zip or HDF5 around one.
+    Container,
 }
 
 /// Applies one damage; `other` is a file to take pieces from.
@@ -96,8 +100,63 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, other: &[u8], kind: Kind, random: &mut
     match (kind, fine) {
         (Kind::Binary, true) => damage_tree(bytes, random),
         (Kind::Text, true) => damage_lines(bytes, random),
-        (_, false) => damage_bytes(bytes, other, random),
+        (Kind::Json, true) => damage_values(bytes, other, random),
+        (Kind::Container, true) | (_, false) => damage_bytes(bytes, other, random),
     }
+}
+
+/// What stands where a value of JSON should.
+const VALUES: [&str; 16] = [
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1",
+    "2.5",
+    "1e308",
+    "9223372036854775807",
+    "9223372036854775808",
+    "\"\"",
+    "\"same\"",
+    "[]",
+    "[0]",
+    "[[1,2],[3]]",
+    "{}",
+    "[null,null]",
+];
+
+/// Puts another value, or one of another file, in the place of a value of JSON.
+fn damage_values(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    let starts: Vec<usize> =
+        (1..bytes.len()).filter(|&at| matches!(bytes.get(at - 1), Some(b':' | b',' | b'['))).collect();
+    let Some(&start) = random.pick(&starts) else { return };
+    let start = bytes.iter().skip(start).position(|byte| *byte != b' ').map_or(start, |behind| start + behind);
+    let end = value_end(bytes, start);
+    let value = if random.below(4) == 0 {
+        let from = random.below(other.len().max(1));
+        let from = other.iter().skip(from).position(|byte| *byte == b':').map_or(0, |behind| from + behind + 1);
+        other.get(from..value_end(other, from)).unwrap_or_default().to_vec()
+    } else {
+        random.pick(&VALUES).copied().unwrap_or("null").as_bytes().to_vec()
+    };
+    drop(bytes.splice(start..end.max(start), value));
+}
+
+/// The end of the value that begins at a place, by its brackets.
+fn value_end(bytes: &[u8], start: usize) -> usize {
+    let mut depth = 0_i32;
+    let mut quoted = false;
+    for (at, byte) in bytes.iter().enumerate().skip(start) {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => depth += 1,
+            b'}' | b']' if !quoted && depth == 0 => return at,
+            b'}' | b']' if !quoted => depth -= 1,
+            b',' if !quoted && depth == 0 => return at,
+            _ => {}
+        }
+    }
+    bytes.len()
 }
 
 fn damage_bytes(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {

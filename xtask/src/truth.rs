@@ -1,6 +1,7 @@
 //! `cargo xtask truth`: holds the analyser against the truth tables of `../shared`: parameters, MACs and output shapes
 //! of real networks, the shape of every tensor of real runs, and the verdicts of the case files.
 
+mod keras;
 mod saved;
 
 use std::collections::{BTreeMap, HashMap};
@@ -79,6 +80,12 @@ fn compare(shared: &Path, only: Option<&str>, verbose: bool) -> Outcome<usize> {
     }
     for name in ["vision", "lang"] {
         part(&format!("saved-{name}"), &|| saved::saved_bytes(&models, name))?;
+    }
+    if models.join("keras").is_dir() {
+        part("keras", &|| keras::keras_table(&models))?;
+        part("keras generations", &|| keras::generations(&models))?;
+        part("keras practicum", &|| keras::practicum(&models))?;
+        part("keras hostile", &|| keras::hostile(&models))?;
     }
     part("files without options", &|| plain_files(&models))?;
     part("real values", &|| real_values(&models))?;

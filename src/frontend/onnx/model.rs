@@ -17,6 +17,28 @@ pub type Name = Arc<str>;
 /// values in a text that leaves them out.
 pub const TIED: &str = "dlcost.tied";
 
+/// Key of metadata of the main graph that names a stored tensor which training leaves alone: what a Keras file says of
+/// frozen layers and running statistics.
+pub const NOT_TRAINED: &str = "dlcost.not_trained";
+
+/// Key of metadata of a node that names the class of the Keras layer that it belongs to.
+pub const LAYER_CLASS: &str = "dlcost.class";
+
+/// Key of metadata of a node that holds the names of the models around it.
+pub const SCOPE: &str = "dlcost.scope";
+
+/// Key of metadata of a node that holds the name of its layer.
+pub const LAYER_NAME: &str = "dlcost.layer";
+
+/// Domain of the operators that Keras layers become.
+pub const KERAS: &str = "dlcost.keras";
+
+/// Operator of that domain which stands for a layer that is told of elsewhere and of which nothing is known.
+pub const OPAQUE: &str = "Opaque";
+
+/// Operator of that domain which is no more than a shape and a number of operations: the class of the layer says more.
+pub const SHAPED: &str = "Shaped";
+
 /// `ModelProto`.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -286,4 +308,18 @@ pub struct SparseTensorDef {
     pub indices: TensorDef,
     /// Dims of the dense tensor.
     pub dims: Vec<i64>,
+}
+
+impl TensorDef {
+    /// A stored tensor whose file gives no shape: it follows from what reads it.
+    #[must_use]
+    pub fn unshaped(name: Name, element: ElementType, span: Span) -> Self {
+        Self { name, element: Some(element), dims: vec![-1], data: Payload::Missing, span }
+    }
+
+    /// Whether the file gives no shape.
+    #[must_use]
+    pub fn is_unshaped(&self) -> bool {
+        self.dims == [-1]
+    }
 }

@@ -132,6 +132,7 @@ impl<'m> Resolver<'m> {
             name: "".into(),
             op: "Identity".into(),
             scope: frame.scope.clone(),
+            class: None,
             operator: identity(),
             inputs: vec![Some(source)],
             outputs: vec![Some(actual)],

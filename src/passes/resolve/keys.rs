@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::frontend::onnx::model::NodeDef;
+use crate::frontend::onnx::model::{NodeDef, SCOPE};
 use crate::ir::hash::{HashMap, HashSet};
 
 /// Hands out keys, each once.
@@ -51,6 +51,9 @@ pub(super) fn join(parts: &[&str]) -> String {
 /// output's) path without its last part.
 pub(super) fn scope_of(node: &NodeDef) -> String {
     let metadata = |key: &str| node.metadata.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
+    if let Some(scope) = metadata(SCOPE) {
+        return scope.to_owned();
+    }
     if let Some(scopes) = metadata("pkg.torch.onnx.name_scopes") {
         // A Python list of the modules around the node: ['', 'layer1', 'layer1.0', 'conv'].
         let parts: Vec<_> =

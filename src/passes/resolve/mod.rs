@@ -22,7 +22,8 @@ use self::shared::Shared;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::decode::MAX_GRAPHS;
 use crate::frontend::onnx::model::{
-    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, Name, NodeDef, SparseTensorDef, TIED, TensorDef,
+    AttributeDef, AttributeValue, FunctionDef, GraphDef, Model, NOT_TRAINED, Name, NodeDef, SparseTensorDef, TIED,
+    TensorDef,
 };
 use crate::ir::graph::{Graph, GraphId, Holder, Origin, Program, Stored, StoredId, Tensor, TensorId};
 use crate::ir::hash::{HashMap, HashSet};
@@ -52,7 +53,12 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
         nodes_in(&model.graph.nodes) + model.functions.iter().map(|function| nodes_in(&function.nodes)).sum::<usize>();
     let mut resolver = Resolver {
         functions,
-        program: Program { places, tied: tied(model), ..Program::default() },
+        program: Program {
+            places,
+            tied: named(model, TIED),
+            not_trained: named(model, NOT_TRAINED),
+            ..Program::default()
+        },
         diagnostics,
         keys: Keys::default(),
         shared: Shared::default(),
@@ -85,9 +91,9 @@ pub fn resolve(model: &Model, places: Places) -> (Program, Vec<Diagnostic>) {
     (resolver.program, resolver.diagnostics)
 }
 
-/// What the file says of values that it leaves out.
-fn tied(model: &Model) -> HashSet<Name> {
-    model.graph.metadata.iter().filter(|(key, _)| &**key == TIED).map(|(_, tensor)| tensor.clone()).collect()
+/// What the file says of stored tensors beside their values.
+fn named(model: &Model, what: &str) -> HashSet<Name> {
+    model.graph.metadata.iter().filter(|(key, _)| &**key == what).map(|(_, tensor)| tensor.clone()).collect()
 }
 
 /// Nodes of a body and of the graphs in its attributes.

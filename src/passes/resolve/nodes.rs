@@ -12,7 +12,8 @@ use super::keys::{join, scope_of};
 use super::{Frame, Names, Resolver, suggest};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::frontend::onnx::model::{
-    AttributeDef, AttributeValue, FunctionDef, GraphDef, Name, NodeDef, Payload, TensorDef,
+    AttributeDef, AttributeValue, FunctionDef, GraphDef, KERAS, LAYER_CLASS, LAYER_NAME, Name, NodeDef, OPAQUE,
+    Payload, SHAPED, TensorDef,
 };
 use crate::ir::element_type::ElementType;
 use crate::ir::graph::{Call, GraphId, Holder, Node, Origin, Program, Stored, StoredId, TensorId};
@@ -121,16 +122,21 @@ impl<'m> Resolver<'m> {
         };
         let (children, captured) = self.children(node, names, frame);
         let scope = join(&[&frame.scope, &scope_of(node)]);
-        let op = if standard(&node.domain).is_empty() {
+        // An operator of Keras has the name of the standard one where they mean the same.
+        let op = if standard(&node.domain).is_empty() || &*node.domain == KERAS {
             node.op_type.clone()
         } else {
             format!("{}.{}", node.domain, node.op_type).into()
         };
         let built = Node {
             key,
-            name: node.name.clone(),
-            op,
+            name: metadata(node, LAYER_NAME).unwrap_or(&node.name).clone(),
+            op: metadata(node, LAYER_CLASS)
+                .filter(|_| matches!(&*node.op_type, OPAQUE | SHAPED))
+                .cloned()
+                .unwrap_or(op),
             scope: scope.into(),
+            class: metadata(node, LAYER_CLASS).cloned(),
             operator,
             inputs,
             outputs: outputs.clone(),
@@ -251,6 +257,9 @@ impl<'m> Resolver<'m> {
     fn operator(&mut self, node: &NodeDef, key: &str, frame: &Frame, place: Place) -> Option<Arc<dyn Operator>> {
         let domain = standard(&node.domain);
         let Some(entry) = table::find(domain, &node.op_type) else {
+            if domain == KERAS && &*node.op_type == OPAQUE {
+                return None;
+            }
             self.unknown_operator(domain, &node.op_type, place);
             return None;
         };
@@ -335,6 +344,11 @@ impl<'m> Resolver<'m> {
             span: Some(node.span),
         })
     }
+}
+
+/// What a frontend says of a node beside ONNX.
+fn metadata<'n>(node: &'n NodeDef, key: &str) -> Option<&'n Name> {
+    node.metadata.iter().find(|(name, _)| &**name == key).map(|(_, value)| value)
 }
 
 /// `then_branch` before `else_branch`, as operators expect their subgraphs.

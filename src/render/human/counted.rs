@@ -21,10 +21,16 @@ impl<'m> Counted<'m> {
         let format = match model.format.as_deref() {
             Some("onnx") => "ONNX",
             Some("onnx-text") => "ONNX text",
+            Some("keras") => "Keras archive",
+            Some("keras-h5") => "Keras HDF5",
+            Some("keras-json") => "Keras JSON",
             Some(other) => other,
             None => "unknown format",
         };
+        let version =
+            Some(&*model.producer.version).filter(|version| format.starts_with("Keras") && !version.is_empty());
         let format = match model.producer.opsets.get("ai.onnx") {
+            None if version.is_some() => format!("{format} {}", printable(version.unwrap_or_default())),
             Some(opset) => format!("{format} opset {opset}"),
             None => printable(format).into_owned(),
         };
