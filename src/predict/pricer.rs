@@ -104,6 +104,9 @@ struct Choice<'p> {
     answer: Answer,
 }
 
+/// A choice with what speaks for it: it has seen such sizes or nearly such, comes near the device, has seen such sizes.
+type Ranked<'p> = ((bool, Near, bool), Choice<'p>);
+
 impl Pricer {
     /// A pricer for a target.
     #[must_use]
@@ -173,7 +176,7 @@ impl Pricer {
     /// so.
     fn choose(&self, kernel: &Kernel) -> Result<Choice<'_>, Option<Outside>> {
         let family = learned::family(&kernel.family).ok_or(None)?;
-        let mut best: Result<((bool, Near, bool), Choice<'_>), Option<Outside>> = Err(None);
+        let mut best: Result<Ranked<'_>, Option<Outside>> = Err(None);
         for &(stack, reach) in stacks(kernel, self.runtime, &self.device) {
             let Some(section) = self.predictors.of_kernel(kernel, stack) else { continue };
             let Some(footing) = self.footing(family, section, stack) else { continue };

@@ -50,6 +50,7 @@ pub(super) struct Asked<'a> {
     pub(super) dev: bool,
     pub(super) json: bool,
     pub(super) worst: usize,
+    pub(super) write: bool,
 }
 
 /// Runs it.
@@ -70,6 +71,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
     let count = rows.len() + refused.values().sum::<usize>();
     let mut sets: BTreeMap<Vec<String>, Vec<Pair>> = BTreeMap::new();
     let mut worst: Vec<(f64, usize, f64)> = Vec::new();
+    let mut page: Families = BTreeMap::new();
     let (anchors, mut devices) = anchors(asked.anchors)?;
     for (name, examples) in examples(&rows, &mut devices, &mut refused) {
         let family = name.split('/').next().unwrap_or_default();
@@ -97,10 +99,19 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
             let pair = Pair { predicted: time, measured: example.time_ms, inside: Some(inside) };
             sets.entry(key.collect()).or_default().push(pair);
+            if asked.write
+                && let Some(row) = rows.get(example.row)
+            {
+                let set = [&row.source, &row.family, &row.pass, &row.precision].map(ToString::to_string);
+                page.entry(family.to_owned()).or_default().push((set, example.device.id.clone(), pair));
+            }
             if asked.worst > 0 {
                 worst.push(((time / example.time_ms).ln().abs(), example.row, time));
             }
         }
+    }
+    if asked.write {
+        write(&page)?;
     }
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     if asked.json {
@@ -115,6 +126,46 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
         }
     }
     Ok(true)
+}
+
+/// Judged rows by predictor's family: source, family, pass and precision; device; prediction.
+type Families = BTreeMap<String, Vec<([String; 4], String, Pair)>>;
+
+/// Writes docs/accuracy/layers.md and a plot for each family beside it.
+fn write(page: &Families) -> Result<(), Box<dyn std::error::Error>> {
+    let folder = crate::root().join("docs/accuracy");
+    std::fs::create_dir_all(folder.join("layers"))?;
+    let mut text = String::from(
+        "# Layers: predicted against measured\n\n<!-- written by `cargo xtask eval --layers DIR --dev --write` -->\n\n\
+         Rows of the development test set, whose configurations no predictor learned from, on devices that were \
+         measured. Errors are absolute percentage errors; bias is the mean signed error, inside the share of times \
+         between p10 and p90. The cards beside the predictor files say the same by device, and what left-out chips \
+         come to.\n",
+    );
+    for (family, rows) in page {
+        let mut sets: BTreeMap<&[String; 4], Vec<Pair>> = BTreeMap::new();
+        let mut devices: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
+        for (set, device, pair) in rows {
+            sets.entry(set).or_default().push(*pair);
+            devices.entry(device.clone()).or_default().push(*pair);
+        }
+        text += &format!("\n## {family}\n\n![{family}](layers/{family}.svg)\n\n");
+        text += "| source | family | pass | precision | rows | mean % | median % | p90 % | bias % | inside % |\n";
+        text += "|---|---|---|---|---:|---:|---:|---:|---:|---:|\n";
+        for ([source, of, pass, precision], pairs) in sets {
+            let Some(errors) = Errors::of(&pairs) else { continue };
+            let [mean, median, p90, bias] =
+                [errors.mape, errors.median_ape, errors.p90_ape, errors.bias].map(|share| share * 100.0);
+            let (rows, inside) = (errors.n, errors.coverage80.unwrap_or_default() * 100.0);
+            text += &format!(
+                "| {source} | {of} | {pass} | {precision} | {rows} | {mean:.1} | {median:.1} | {p90:.1} | {bias:+.1} | \
+                 {inside:.0} |\n"
+            );
+        }
+        std::fs::write(folder.join(format!("layers/{family}.svg")), super::plot::family(family, &devices))?;
+    }
+    std::fs::write(folder.join("layers.md"), text)?;
+    Ok(())
 }
 
 fn value(column: Column, row: &LayerRow, example: &Example, section: &str) -> String {

@@ -9,6 +9,8 @@ pub(crate) mod metrics;
 mod network;
 mod observe;
 mod page;
+#[cfg(feature = "train")]
+mod plot;
 mod price;
 mod question;
 mod row;

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// Write docs/accuracy/baseline.md as well
+    /// Write the page under docs/accuracy as well, with plots for layers
     #[arg(long)]
     write: bool,
 }
@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             dev: arguments.dev,
             json: arguments.json,
             worst: arguments.worst,
+            write: arguments.write,
         });
     }
     let by = arguments.by.iter().map(|name| name.parse());
