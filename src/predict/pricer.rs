@@ -104,9 +104,6 @@ struct Choice<'p> {
     answer: Answer,
 }
 
-/// A choice with what speaks for it: it has seen such sizes or nearly such, comes near the device, has seen such sizes.
-type Ranked<'p> = ((bool, Near, bool), Choice<'p>);
-
 impl Pricer {
     /// A pricer for a target.
     #[must_use]
@@ -176,7 +173,7 @@ impl Pricer {
     /// so.
     fn choose(&self, kernel: &Kernel) -> Result<Choice<'_>, Option<Outside>> {
         let family = learned::family(&kernel.family).ok_or(None)?;
-        let mut best: Result<Ranked<'_>, Option<Outside>> = Err(None);
+        let (mut best, mut unseen): (Option<(_, Choice<'_>)>, _) = (None, None);
         for &(stack, reach) in stacks(kernel, self.runtime, &self.device) {
             let Some(section) = self.predictors.of_kernel(kernel, stack) else { continue };
             let Some(footing) = self.footing(family, section, stack) else { continue };
@@ -187,20 +184,20 @@ impl Pricer {
             let choice = match ask(kernel, section, stack, footing) {
                 Ok(choice) => choice,
                 Err(outside) => {
-                    best = best.map_err(|first| first.or(outside));
+                    unseen = unseen.or(outside);
                     continue;
                 }
             };
             let distance = choice.answer.outside.map_or(0.0, |outside| outside.distance);
             let rank = (distance < NEARLY, near, distance <= 0.0);
-            if best.as_ref().map_or(true, |(most, _)| rank > *most) {
-                best = Ok((rank, choice));
+            if best.as_ref().is_none_or(|(most, _)| rank > *most) {
+                best = Some((rank, choice));
             }
             if rank == (true, Near::Itself, true) {
                 break;
             }
         }
-        best.map(|(_, choice)| choice)
+        best.map(|(_, choice)| choice).ok_or(unseen)
     }
 
     /// How a section is asked about the device; `None` where it knows nothing that is like it.
@@ -218,7 +215,7 @@ impl Pricer {
 /// How far sizes may lie outside of what a predictor has seen and still be nearly like it: half of a doubling.
 const NEARLY: f64 = 0.5;
 
-/// Asks a section about a kernel, in a precision that it has seen: the two of 16 bits run at one speed.
+/// Asks a section about a kernel, in a precision that it has seen: the two of 16 bits run at one speed on most cards.
 fn ask<'p>(
     kernel: &Kernel,
     section: &'p Section,
@@ -236,6 +233,9 @@ fn ask<'p>(
         Precision::Bf16 => Some(Precision::Fp16),
         _ => None,
     };
+    // Where the device has units for both.
+    let rate = |precision: Precision| footing.device.matrix_tflops(precision);
+    let other = other.filter(|other| (rate(*other) / rate(kernel.precision) - 1.0).abs() < 0.1);
     let told =
         ask(kernel.precision).or_else(|outside| other.map_or(Err(outside), ask).map_err(|_: Option<Outside>| outside));
     let (kernel, answer) = told?;
