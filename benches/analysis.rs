@@ -6,19 +6,25 @@ mod synthetic;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use divan::Bencher;
 use dlcost::analysis::Analysis;
+use dlcost::device::Precision;
 use dlcost::engine::{CheckOptions, Input, Mode, check};
 use dlcost::frontend::load;
 use dlcost::frontend::onnx_text::{PrintOptions, parse, print_model};
 use dlcost::frontend::source::Source;
 use dlcost::ir::place::Places;
+use dlcost::ops::work::Family;
 use dlcost::options::target::GpuName;
 use dlcost::passes::bind::Bindings;
 use dlcost::predict::largest_batch::largest_batch;
+use dlcost::predict::learned::predictors::Predictors;
 use dlcost::predict::network::estimate;
 use dlcost::predict::plans::Plans;
+use dlcost::predict::pricer::Pricer;
+use dlcost::runtime::{Kernel, Layout, Library, Pass};
 use dlcost::target::{ChosenGpu, Context, Request, Target, choose};
 use synthetic::{DecoderSizes, decoder, residual_chain};
 
@@ -124,4 +130,87 @@ fn price_decoder_again(bencher: Bencher<'_, '_>) {
     let analysis = Analysis::new(&model, Places::default(), &Bindings::default(), &|_| false);
     let values = BTreeMap::from([("batch".to_owned(), 8), ("seq".to_owned(), 512)]);
     bencher.bench(|| analysis.at(&values));
+}
+
+/// Products of different sizes.
+fn products(count: u64) -> Vec<Kernel> {
+    let product = |index: u64| {
+        let [m, n, k] = [64 + 8 * (index % 61), 64 + 16 * (index % 37), 128 + 8 * index];
+        let bytes = |elements: u64| 4.0 * elements as f64;
+        Kernel {
+            family: Family::Product { batch: 1, m, n, k },
+            pass: Pass::Forward,
+            precision: Precision::Fp32,
+            layout: Layout::ChannelsFirst,
+            library: Library::Vendor,
+            flops: 2.0 * (m * n * k) as f64,
+            bytes_read: bytes(m * k + k * n),
+            bytes_written: bytes(m * n),
+            runs: 1.0,
+        }
+    };
+    (0..count).map(product).collect()
+}
+
+/// A target on a V100, priced by predictors.
+fn on_v100(analysis: &Analysis, predictors: Arc<Predictors>) -> Target {
+    let gpus = choose(&[GpuName::Id("v100-pcie-32gb".to_owned())], &[]).unwrap();
+    let context = Context { analysis, producer: "pytorch", mode: Mode::Train, batch: Some(32) };
+    let request = Request { predictors: Some(predictors), ..Request::default() };
+    Target::resolve(&request, &gpus[0], &context).unwrap().0
+}
+
+fn small() -> Analysis {
+    let (model, _) = parse(&residual_chain(10));
+    Analysis::new(&model, Places::default(), &Bindings::default(), &|_| false)
+}
+
+/// 100,000 kernels of which 2,000 are distinct, by the largest section of products.
+#[divan::bench(sample_count = 20)]
+fn price_kernels(bencher: Bencher<'_, '_>) {
+    let analysis = small();
+    let target = on_v100(&analysis, Predictors::built_in());
+    let kernels = products(2_000);
+    bencher.bench(|| {
+        let pricer = Pricer::new(&target);
+        (0..100_000).map(|index| pricer.price(&kernels[index % kernels.len()]).time_ms.p50).sum::<f64>()
+    });
+}
+
+/// 100 distinct kernels.
+#[divan::bench(sample_count = 100)]
+fn price_distinct_kernels(bencher: Bencher<'_, '_>) {
+    let analysis = small();
+    let target = on_v100(&analysis, Predictors::built_in());
+    let kernels = products(100);
+    bencher.bench(|| {
+        let pricer = Pricer::new(&target);
+        kernels.iter().map(|kernel| pricer.price(kernel).time_ms.p50).sum::<f64>()
+    });
+}
+
+/// The trees of a section alone, a row of features at a time.
+#[divan::bench]
+fn walk_trees(bencher: Bencher<'_, '_>) {
+    let predictors = Predictors::built_in();
+    let forest = &predictors.section("product", "product/pytorch").unwrap().seen.kernels;
+    let row: Vec<f32> = forest.cuts.iter().map(|cuts| cuts.get(cuts.len() / 3).copied().unwrap_or_default()).collect();
+    bencher.bench(|| forest.value(&row));
+}
+
+/// Reading what a model of convolutions and one of attention need.
+#[divan::bench]
+fn read_predictors(bencher: Bencher<'_, '_>) {
+    let sections = [
+        ("convolution", "convolution/tensorflow"),
+        ("product", "product/pytorch"),
+        ("elementwise", "elementwise/pytorch"),
+        ("softmax", "softmax/pytorch"),
+        ("layer-norm", "layer-norm/pytorch"),
+        ("batch-norm", "batch-norm/pytorch"),
+    ];
+    bencher.bench(|| {
+        let predictors = Predictors::unread();
+        sections.map(|(family, name)| predictors.section(family, name).unwrap().boards.len())
+    });
 }

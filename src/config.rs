@@ -56,6 +56,8 @@ pub struct Settings {
     pub frozen: Option<Vec<String>>,
     /// `tensors`.
     pub tensors: Option<bool>,
+    /// `features`.
+    pub features: Option<bool>,
     /// `gpu`; a list replaces the list of a wider place.
     pub gpus: Vec<GpuName>,
     /// What else is said of the target. Its devices are those of `gpus` and not looked up yet.
@@ -96,6 +98,7 @@ impl Settings {
             inputs: by_name(self.inputs, &wider.inputs),
             frozen: self.frozen.or_else(|| wider.frozen.clone()),
             tensors: self.tensors.or(wider.tensors),
+            features: self.features.or(wider.features),
             gpus: if self.gpus.is_empty() { wider.gpus.clone() } else { self.gpus },
             request: Request { global_batch, ..self.request.over(&wider.request) },
         }

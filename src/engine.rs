@@ -48,6 +48,8 @@ pub struct CheckOptions {
     pub request: Request,
     /// Whether the report lists every tensor.
     pub tensors: bool,
+    /// Whether the report lists the features of every kernel.
+    pub features: bool,
     /// Levels of diagnostics; a later rule beats an earlier one.
     pub levels: Vec<LevelRule>,
 }

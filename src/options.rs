@@ -8,10 +8,6 @@ use crate::diagnostics::selector::nearest;
 use crate::engine::Mode;
 use crate::ir::dim::{Dim, Symbol, SymbolKind};
 
-/// Options of `check` that are specified and that this version does not act on. They are refused by name, so that
-/// nobody takes a report for an answer to a question that it did not hear.
-pub const NOT_ACTED_ON: &[&str] = &["features"];
-
 /// Commands that are specified and that this version does not have.
 pub const COMMANDS_NOT_AVAILABLE: &[&str] = &["diff", "sweep", "calibrate", "lsp"];
 

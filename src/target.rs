@@ -15,6 +15,7 @@ use crate::device::{self, Device, Interconnect, Precision};
 use crate::engine::Mode;
 use crate::ir::element_type::ElementType;
 use crate::passes::parameters::Kind;
+use crate::predict::learned::predictors::Predictors;
 use crate::report::Assumption;
 use crate::runtime::{Attention, Runtime, Version};
 
@@ -70,6 +71,8 @@ pub struct Target {
     pub input_ms: Option<f64>,
     /// Samples a second that the input can deliver.
     pub input_samples_per_s: Option<f64>,
+    /// What prices kernels.
+    pub predictors: Arc<Predictors>,
 }
 
 /// The device where nobody chose one.
@@ -206,6 +209,7 @@ impl Target {
             recompute: request.recompute.unwrap_or_default(),
             input_ms: request.input_ms,
             input_samples_per_s: request.input_samples_per_s,
+            predictors: request.predictors.clone().unwrap_or_else(Predictors::built_in),
         };
         Some((target, assumptions))
     }
@@ -248,6 +252,7 @@ impl Target {
             recompute,
             input_ms: _,
             input_samples_per_s: _,
+            predictors: _,
         } = self;
         let products = |target: &Self| [true, false].map(|convolution| target.product_precision(convolution));
         (mode, accumulate, precision, optimizer, version, attention, recompute)

@@ -71,9 +71,7 @@ fn a_missing_path_hinders_no_other() {
 fn what_is_not_there_yet_is_refused_by_name() {
     let folder = folder();
     for (arguments, named) in [
-        (&["check", "good.onnxtxt", "--features"][..], "--features is not acted on by this version"),
-        (&["check", "--features=x", "good.onnxtxt"], "--features is not acted on by this version"),
-        (&["check", "--format", "junit", "good.onnxtxt"], "'junit' is not available in this version"),
+        (&["check", "--format", "junit", "good.onnxtxt"][..], "'junit' is not available in this version"),
         (&["sweep", "good.onnxtxt"], "'sweep' is not available in this version"),
         (&["check", "--deny", "shape-missmatch", "good.onnxtxt"], "nearest: shape-mismatch"),
         (&["explain", "undefined-tenser"], "nearest: undefined-tensor"),
@@ -224,8 +222,6 @@ fn a_broken_configuration_is_named_with_its_place() {
     let output = run(at, &["check", "good.onnxtxt"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("dlcost.toml:2:1: unknown key 'bach'; did you mean 'batch'?"));
-    fs::write(at.join("dlcost.toml"), "[defaults]\nfeatures = true\n").unwrap();
-    assert!(stderr(&run(at, &["check", "good.onnxtxt"])).contains("'features' is not acted on by this version"));
     assert_eq!(status(at, &["check", "good.onnxtxt", "--no-config"]), 0);
 }
 

@@ -64,10 +64,12 @@ fn assert_sound(model: &Model, what: &str) {
 }
 
 #[test]
-fn every_device_prices_every_model_soundly() {
+fn every_device_and_every_model_are_priced_soundly() {
     let gpus: Vec<_> = catalogue().devices().iter().cloned().map(chosen).collect();
     assert!(gpus.len() > 60);
-    for path in models() {
+    // Each device prices a few models, and each model a few devices: all pairs would take minutes.
+    for (start, path) in models().into_iter().enumerate() {
+        let gpus: Vec<_> = gpus.iter().skip(start % 9).step_by(9).cloned().collect();
         for mode in [Mode::Train, Mode::Infer] {
             let found = run(&path, mode, None, Request { gpus: gpus.clone(), ..Request::default() });
             assert_eq!(found.len(), gpus.len());

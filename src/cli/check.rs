@@ -31,8 +31,9 @@ struct Outcome {
 pub(super) fn run(arguments: Arguments, levels: Vec<LevelRule>) -> Result<ExitCode, Failure> {
     let plan = Plan::new(&arguments, levels)?;
     let mut problems = plan.problems.clone();
-    let mut report =
-        Report { schema: SCHEMA.to_owned(), dlcost: Program::this(), models: Vec::new(), summary: Summary::default() };
+    let given = plan.jobs.iter().flat_map(|job| &job.targets).find_map(|target| target.request.predictors.as_ref());
+    let dlcost = given.map_or_else(Program::this, |predictors| Program::with(predictors));
+    let mut report = Report { schema: SCHEMA.to_owned(), dlcost, models: Vec::new(), summary: Summary::default() };
     let mut emitted = String::new();
     let mut progress = progress::Progress::new(plan.jobs.len(), plan.quiet);
     let results = jobs::map_in_order(&plan.jobs, plan.threads, |job| check(job, plan.emit), |done| progress.show(done));

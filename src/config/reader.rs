@@ -19,7 +19,8 @@ use target::TARGET_KEYS;
 type Entry<'t> = Spanned<DeValue<'t>>;
 
 const SECTIONS: &[&str] = &["defaults", "levels", "target", "devices"];
-const MODEL_KEYS: &[&str] = &["mode", "batch", "dim", "input-shape", "layer-shape", "input", "frozen", "tensors"];
+const MODEL_KEYS: &[&str] =
+    &["mode", "batch", "dim", "input-shape", "layer-shape", "input", "frozen", "tensors", "features"];
 const OUTPUT_KEYS: &[&str] = &["format", "color", "jobs", "top", "quiet", "verbose"];
 /// Long names of `check` that mean one run and not a project.
 const COMMAND_LINE_ONLY: &[&str] = &["output", "emit", "config", "no-config"];
@@ -182,13 +183,12 @@ impl Reader {
             }
             "frozen" => settings.frozen = Some(globs(value)?),
             "tensors" => settings.tensors = Some(truth(value)?),
+            "features" => settings.features = Some(truth(value)?),
             other => {
                 if self.target_key(other, value, settings)? {
                     return Ok(());
                 }
-                let message = if options::NOT_ACTED_ON.contains(&other) {
-                    format!("'{other}' is not acted on by this version")
-                } else if COMMAND_LINE_ONLY.contains(&other) {
+                let message = if COMMAND_LINE_ONLY.contains(&other) {
                     format!("'{other}' is an option of the command line only")
                 } else if matches!(other, "allow" | "warn" | "deny") {
                     format!("levels are written under [levels], as in: shape-mismatch = \"{other}\"")
@@ -363,8 +363,6 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_refused_by_name() {
-        let features = "dlcost.toml:2:1: 'features' is not acted on by this version";
-        assert_eq!(bad("[defaults]\nfeatures = true\n"), features);
         assert!(bad("[[budget]]\nrule = 'x'\n").contains("'budget' is not available in this version"));
         assert!(bad("[defaults]\nformat = 'junit'\n").contains("not available in this version"));
     }

@@ -32,6 +32,7 @@ impl Settings {
             frozen: self.frozen.unwrap_or_default(),
             request: Request { gpus, ..self.request },
             tensors: self.tensors.unwrap_or_default(),
+            features: self.features.unwrap_or_default(),
             levels,
         })
     }

@@ -20,7 +20,7 @@ pub use price::{ListPrice, list_price};
 pub use user::load_user;
 
 /// A GPU, or what a framework sees as one: a die of a board with two.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Device {
     /// Its id: `v100-sxm2-16gb`.
     pub id: String,
@@ -45,7 +45,7 @@ pub struct Device {
 }
 
 /// Chip, clocks and power of a device.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Board {
     /// The chip: `GV100`. Boards with one chip are alike in more than their sheets say.
     pub chip: String,
@@ -64,7 +64,7 @@ pub struct Board {
 }
 
 /// Memory of a device.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
     /// Size by the data sheet.
     pub gib: f64,
@@ -85,7 +85,7 @@ impl Memory {
 }
 
 /// How a device reaches others.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Links {
     /// Id of the interconnect.
     pub interconnect: String,
@@ -163,6 +163,11 @@ impl Rates {
         }
     }
 
+    /// Sets the rate of a precision.
+    pub fn set(&mut self, precision: Precision, rate: f64) {
+        *self.slot(precision) = Some(rate);
+    }
+
     /// Whether no rate is there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -183,7 +188,7 @@ impl Rates {
 }
 
 /// Rates that were seen on a card.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Reached {
     /// Copies within its memory, bytes read and written, in 10⁹ a second.
     pub copy_gb_s: Option<f64>,
@@ -206,7 +211,7 @@ pub enum Source {
 }
 
 /// Where the figures of a device are from.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sources {
     /// Figures that were quoted, as `memory.gb_s`.
     pub quoted: Vec<String>,

@@ -133,6 +133,7 @@ codes! {
     SlowHalfPrecision "0705" "slow-half-precision" Warning "16 bits were chosen on a card that is not faster with them";
     OptimizerDominates "0706" "optimizer-dominates" Note "the update of the weights takes much of the step";
     PrecisionNotSupported "0707" "precision-not-supported" Warning "the device has no arithmetic of the precision, or no framework trains in it";
+    OutsideTrainingDomain "0708" "outside-training-domain" Note "kernels are unlike those that the predictors learned from";
 }
 
 impl Code {

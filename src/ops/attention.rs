@@ -144,6 +144,13 @@ impl Attention {
             same("lengths of K and V", &key.length, &value.length)?;
             same("heads of K and V", &key.heads, &value.heads)?;
         }
+        for (input, side, name) in [(4, &key, "past_key"), (5, &value, "past_value")] {
+            if let (Some(side), Some([batch, heads, _, size])) = (side, shape(input).map(Shape::dims)) {
+                same(&format!("batches of {name} and what comes"), batch, &side.batch)?;
+                same(&format!("heads of {name} and what comes"), heads, &side.heads)?;
+                same(&format!("head sizes of {name} and what comes"), size, &side.size)?;
+            }
+        }
         let new = key.as_ref().or(value.as_ref()).map(|side| side.length.clone());
         let past = shape(4).or_else(|| shape(5)).and_then(|past| past.dim(2));
         let keys = match (new, past) {
@@ -302,6 +309,14 @@ mod tests {
         let fault = attention().int("q_num_heads", 7).int("kv_num_heads", 2).run(&inputs).unwrap_err();
         assert_eq!(fault.message, "Q has 512 elements, which 7 heads do not divide");
         assert!(attention().int("q_num_heads", 0).run(&inputs).is_err());
+    }
+
+    #[test]
+    fn past_keys_belong_to_the_same_samples() {
+        let of = |batch: i128, length: i128| Some(float(&[batch, 2, length, 8]));
+        let inputs = [of(2, 1), of(2, 1), of(2, 1), None, of(2, 4), of(1, 4)];
+        let fault = op("Attention").run_optional(&inputs).unwrap_err();
+        assert_eq!(fault.message, "batches of past_value and what comes differ: 1 and 2");
     }
 
     #[test]

@@ -197,6 +197,8 @@ struct Variadic {
     mean: bool,
     /// Whether one of the elements is chosen, so that the backward pass compares them again.
     chooses: bool,
+    /// Whether shapes may differ, since version 8.
+    broadcasts: bool,
 }
 
 /// `Min`, `Max`, `Sum`, `Mean`.
@@ -207,13 +209,16 @@ pub(super) fn variadic(node: &NodeView<'_>) -> Built {
         _ => scalar::add,
     };
     let chooses = matches!(node.op_type(), "Min" | "Max");
-    Ok(Box::new(Variadic { rule, mean: node.op_type() == "Mean", chooses }))
+    Ok(Box::new(Variadic { rule, mean: node.op_type() == "Mean", chooses, broadcasts: node.opset() >= 8 }))
 }
 
 impl Operator for Variadic {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         let count = cx.input_count();
         let element = common_type(cx, 0..count)?;
+        if !self.broadcasts {
+            expect_alike(cx, count)?;
+        }
         let Some(shape) = broadcast::inputs(cx, 0..count)? else {
             return Ok(vec![Fact::tensor(element, None)]);
         };
@@ -237,6 +242,20 @@ impl Operator for Variadic {
     fn saved(&self, cx: &WorkCx<'_>) -> Saved {
         Saved::inputs(0..cx.inputs.len()).when(self.chooses && cx.inputs.len() > 1 && cx.has_backward())
     }
+}
+
+/// Checks that all inputs have one shape.
+fn expect_alike(cx: &InferCx<'_>, count: usize) -> Result<(), Fault> {
+    let Some(first) = cx.shape(0) else { return Ok(()) };
+    for (input, shape) in (1..count).filter_map(|input| Some((input, cx.shape(input)?))) {
+        let differ = |(left, right): (&Dim, &Dim)| left.is_eq(right) == Some(false);
+        if shape.rank() != first.rank() || first.dims().iter().zip(shape.dims()).any(differ) {
+            return Err(Fault::shape(format!(
+                "inputs 0 and {input} are {first} and {shape}; before operator set 8 all must have one shape"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn real_count(count: usize) -> Scalar {
@@ -298,6 +317,15 @@ mod tests {
     use super::*;
     use crate::ir::fact::Value;
     use crate::ops::testing::{dims, float, free, ints, op, reals, typed};
+
+    #[test]
+    fn variadic_operators_broadcast_since_version_8() {
+        let inputs = [float(&[2, 2]), float(&[2])];
+        assert_eq!(op("Sum").dims(&inputs), "2×2");
+        let fault = op("Sum").opset(7).run(&inputs).unwrap_err();
+        assert_eq!(fault.message, "inputs 0 and 1 are 2×2 and 2; before operator set 8 all must have one shape");
+        assert_eq!(op("Max").opset(7).dims(&[float(&[2]), float(&[2])]), "2");
+    }
 
     fn vector(elements: &[Dim]) -> Fact {
         TensorFact::vector(elements.to_vec()).into()

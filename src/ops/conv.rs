@@ -229,6 +229,10 @@ pub(super) fn kernel_dims(window: &Window, weight: Option<&[Dim]>) -> Result<Opt
     let Some(found) = weight else {
         return Ok(stated);
     };
+    if found.iter().any(|extent| extent.as_const() == Some(0)) {
+        let found: Shape = found.iter().cloned().collect();
+        return Err(Fault::shape(format!("the weight's kernel is {found}, extents of at least 1 are allowed")));
+    }
     let Some(stated) = stated else {
         return Ok(Some(found.to_vec()));
     };
@@ -440,6 +444,14 @@ mod tests {
     fn channels_last_data_is_named() {
         let fault = op("Conv").run(&[float(&[1, 32, 32, 3]), float(&[8, 3, 3, 3])]).unwrap_err();
         assert_eq!(fault.message, "input has 32 channels, weight wants 3; the last dim is 3: channels-last data?");
+    }
+
+    #[test]
+    fn a_kernel_without_elements_is_refused() {
+        let fault = op("Conv").run(&[float(&[1, 1, 4]), float(&[1, 1, 0])]).unwrap_err();
+        assert_eq!(fault.message, "the weight's kernel is 0, extents of at least 1 are allowed");
+        let fault = op("ConvTranspose").run(&[float(&[1, 1, 4, 4]), float(&[1, 1, 2, 0])]).unwrap_err();
+        assert_eq!(fault.message, "the weight's kernel is 2×0, extents of at least 1 are allowed");
     }
 
     #[test]

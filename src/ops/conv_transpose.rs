@@ -3,7 +3,7 @@
 use super::conv::{WeightLayout, check_group, kernel_dims, rank_of};
 use super::operands::{agreed, at_least, common_element, count};
 use super::table::Built;
-use super::window::Window;
+use super::window::{Padding, Window};
 use super::work::Convolution;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::diagnostics::Code;
@@ -22,6 +22,8 @@ pub struct ConvTranspose {
     pub output_padding: Vec<i64>,
     /// Extents of the output that decide the padding; all axes or the spatial ones.
     pub output_shape: Vec<i64>,
+    /// Whether the padding is an input, before the bias.
+    pub padded_by_input: bool,
     /// Whether channels come last instead of second.
     pub channels_last: bool,
     /// Where the weight keeps its axes: filters are its channels and the other way round.
@@ -51,6 +53,7 @@ pub(super) fn conv_transpose(node: &NodeView<'_>) -> Built {
         group: count("group", node.int_or("group", 1)?)?,
         output_padding: list("output_padding", 0)?,
         output_shape: list("output_shape", 1)?,
+        padded_by_input: node.op_type() == "ConvTransposeWithDynamicPads",
         channels_last: false,
         weight: WeightLayout::KernelLast,
         extents: Extents::Inverse,
@@ -58,6 +61,23 @@ pub(super) fn conv_transpose(node: &NodeView<'_>) -> Built {
 }
 
 impl ConvTranspose {
+    /// Where the bias stands.
+    fn bias(&self) -> usize {
+        if self.padded_by_input { 3 } else { 2 }
+    }
+
+    /// The window with its padding; `None` where only a run says that.
+    fn padded(&self, cx: &InferCx<'_>, spatial: usize) -> Result<Option<Window>, Fault> {
+        let mut window = self.window.clone();
+        if self.padded_by_input && cx.has(2) {
+            let Some(pads) = cx.const_integers(2) else { return Ok(None) };
+            at_least("Pads", &pads, 0)?;
+            window.padding = Padding::Explicit(pads);
+            window.expect_rank(spatial)?;
+        }
+        Ok(Some(window))
+    }
+
     /// The last `spatial` numbers of `output_shape`, where it is given.
     fn stated_extents(&self, spatial: usize, cx: &mut InferCx<'_>) -> Result<Option<&[i64]>, Fault> {
         let stated = self.output_shape.as_slice();
@@ -85,14 +105,25 @@ impl ConvTranspose {
         Ok(surplus.and_then(|surplus| stated.get(surplus..)))
     }
 
-    fn extent(&self, axis: usize, input: &Dim, kernel: &Dim, further: i64) -> Result<Dim, Fault> {
+    fn extent(&self, window: &Window, axis: usize, input: &Dim, kernel: &Dim, further: i64) -> Result<Dim, Fault> {
         match self.extents {
-            Extents::Inverse => self.window.transposed_extent(axis, input, kernel, further),
-            Extents::Keras => self.window.keras_transposed_extent(axis, input, kernel, self.output_padding.get(axis)),
+            Extents::Inverse => window.transposed_extent(axis, input, kernel, further),
+            Extents::Keras => window.keras_transposed_extent(axis, input, kernel, self.output_padding.get(axis)),
         }
     }
 
     fn output_padding(&self, spatial: usize) -> Result<Vec<i64>, Fault> {
+        for (axis, &padding) in self.output_padding.iter().enumerate() {
+            let step = |steps: &[i64]| steps.get(axis).copied().unwrap_or(1);
+            let most = step(&self.window.strides).max(step(&self.window.dilations));
+            if padding >= most {
+                return Err(Fault::attribute(format!(
+                    "attribute output_padding {:?} holds {padding} for axis {axis}; it must be less than stride or \
+                     dilation, {most} there",
+                    self.output_padding
+                )));
+            }
+        }
         match self.output_padding.len() {
             0 => Ok(vec![0; spatial]),
             length if length == spatial => Ok(self.output_padding.clone()),
@@ -106,7 +137,7 @@ impl ConvTranspose {
 
 impl Operator for ConvTranspose {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let element = common_element(cx, &[0, 1, 2])?;
+        let element = common_element(cx, &[0, 1, self.bias()])?;
         let (input, weight) = (cx.shape(0), cx.shape(1));
         let Some(rank) = rank_of(&self.window, input, weight)? else {
             return Ok(vec![Fact::tensor(element, None)]);
@@ -123,7 +154,8 @@ impl Operator for ConvTranspose {
             check_group(self.group, "input channels", wanted)?;
         }
         let kernel = kernel_dims(&self.window, weight.as_ref().map(|weight| &*weight.kernel))?;
-        let bias = cx.shape(2).and_then(|bias| bias.dim(0));
+        let window = self.padded(cx, spatial)?;
+        let bias = cx.shape(self.bias()).and_then(|bias| bias.dim(0));
         let filters = match (weight.as_ref().map(|weight| &weight.each), bias) {
             (Some(each), Some(bias)) => {
                 Some(agreed("output channels of weight and bias", &(each * i128::from(self.group)), bias)?)
@@ -144,9 +176,9 @@ impl Operator for ConvTranspose {
             let found = input.and_then(|input| input.dim(at));
             let extent = match (stated.and_then(|stated| stated.get(axis)), found) {
                 (Some(&stated), _) => Dim::from(stated),
-                (None, Some(found)) => match kernel.as_ref().and_then(|kernel| kernel.get(axis)) {
-                    Some(kernel) => self.extent(axis, found, kernel, further)?,
-                    None => cx.fresh_dim(0, at, 0, None),
+                (None, Some(found)) => match (kernel.as_ref().and_then(|kernel| kernel.get(axis)), &window) {
+                    (Some(kernel), Some(window)) => self.extent(window, axis, found, kernel, further)?,
+                    _ => cx.fresh_dim(0, at, 0, None),
                 },
                 (None, None) => cx.fresh_dim(0, at, 0, None),
             };
@@ -161,12 +193,16 @@ impl Operator for ConvTranspose {
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         let weight = self.weight.of(cx.shape_in(1))?;
         let macs = cx.elements_in(0)? * (weight.each * product(&weight.kernel));
-        let other = if cx.has(2) { cx.elements_out(0)? } else { Dim::ZERO };
-        Cost::product(cx, macs, &other, [0, 1, 2])
+        let other = if cx.has(self.bias()) { cx.elements_out(0)? } else { Dim::ZERO };
+        Cost::product(cx, macs, &other, [0, 1, self.bias()])
     }
 
     fn role(&self, input: usize) -> Role {
-        if input == 0 { Role::Data } else { Role::Weight }
+        match input {
+            0 => Role::Data,
+            2 if self.padded_by_input => Role::Setting,
+            _ => Role::Weight,
+        }
     }
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
@@ -193,12 +229,32 @@ impl Operator for ConvTranspose {
 #[cfg(test)]
 mod tests {
     use crate::ir::dim::Dim;
-    use crate::ops::testing::{dims, float, op};
+    use crate::ir::element_type::ElementType;
+    use crate::ops::testing::{dims, float, ints, microsoft, op, typed};
 
     #[test]
     fn output_padding_widens_the_output() {
         let node = op("ConvTranspose").ints("strides", &[2, 2]).ints("pads", &[1; 4]).ints("output_padding", &[1, 1]);
         assert_eq!(node.dims(&[float(&[1, 1, 3, 3]), float(&[1, 1, 3, 3])]), "1×1×6×6");
+    }
+
+    #[test]
+    fn padding_may_be_an_input() {
+        let node = || microsoft("ConvTransposeWithDynamicPads").ints("strides", &[2, 2]);
+        let given = |pads| [float(&[1, 3, 3, 3]), float(&[3, 2, 3, 3]), pads, float(&[2])];
+        assert_eq!(node().dims(&given(ints(&[1, 1, 1, 1]))), "1×2×5×5");
+        assert_eq!(node().dims(&given(typed(ElementType::Int64, &[4]))), "1×2×y0.2×y0.3");
+        assert!(node().run(&given(ints(&[1, 1]))).is_err());
+        assert_eq!(node().cost(&given(ints(&[1; 4]))).macs, Dim::constant(27 * 2 * 9));
+    }
+
+    #[test]
+    fn output_padding_is_less_than_stride_or_dilation() {
+        let node = |name: &'static str| op("ConvTranspose").ints(name, &[2, 2]).ints("output_padding", &[1, 1]);
+        let inputs = [float(&[1, 1, 3, 3]), float(&[1, 1, 3, 3])];
+        assert_eq!(node("dilations").dims(&inputs), "1×1×8×8");
+        let fault = node("pads_of_nothing").run(&inputs).unwrap_err();
+        assert!(fault.message.ends_with("it must be less than stride or dilation, 1 there"), "{}", fault.message);
     }
 
     #[test]

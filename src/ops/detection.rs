@@ -1,7 +1,7 @@
 //! Operators of object detectors: pooling of regions and suppression of overlapping boxes.
 
 use super::broadcast::unify;
-use super::operands::{count, expect_rank};
+use super::operands::{count, expect_dim, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
@@ -37,6 +37,7 @@ impl Operator for RoiAlign {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         expect_rank(cx, 0, "X", 4)?;
         expect_rank(cx, 1, "rois", 2)?;
+        expect_dim(cx, 1, 1, "rois", &Dim::from(4))?;
         expect_rank(cx, 2, "batch_indices", 1)?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
         let (rois, indices, channels) = (of(1, 0), of(2, 0), of(0, 1));
@@ -97,6 +98,7 @@ impl Operator for Regions {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
         expect_rank(cx, 0, "X", 4)?;
         expect_rank(cx, 1, "rois", 2)?;
+        expect_dim(cx, 1, 1, "rois", &Dim::from(if matches!(self, Self::Pool(_)) { 5 } else { 4 }))?;
         let of = |input: usize, axis: usize| cx.shape(input).and_then(|shape| shape.dim(axis)).cloned();
         let (regions, channels) = (of(1, 0), of(0, 1));
         let [height, width] = match self {
@@ -237,6 +239,8 @@ mod tests {
         assert_eq!(node().dims(&inputs), "7×256×6×5");
         assert_eq!(node().cost(&inputs).flops, Dim::constant(7 * 256 * 2500));
         assert!(op("MaxRoiPool").run(&inputs).is_err());
+        let fault = node().run(&[inputs[0].clone(), float(&[7, 4])]).unwrap_err();
+        assert_eq!(fault.message, "rois has 4 in dim 1, 5 is needed");
         let crop = || microsoft("CropAndResize");
         let inputs = [inputs[0].clone(), float(&[7, 4]), typed(ElementType::Int32, &[7]), ints(&[14, 12])];
         assert_eq!(crop().dims(&inputs), "7×256×14×12");

@@ -93,6 +93,9 @@ impl Einsum {
             };
             resolved.rest = resolved.rest.map(|longest: usize| longest.max(rest));
             let labels = expand(operand, rest);
+            if let Some(shape) = shape {
+                diagonals(&labels, shape, number)?;
+            }
             for (&label, dim) in labels.iter().zip(shape.iter().flat_map(|shape| shape.dims())) {
                 let size = match resolved.sizes.get(&label) {
                     None => dim.clone(),
@@ -205,6 +208,20 @@ fn indices(text: &str) -> Result<Vec<Index>, String> {
         }
     }
     Ok(indices)
+}
+
+/// Checks that axes which one letter names in one operand have one extent: nothing is broadcast along a diagonal.
+fn diagonals(labels: &[Label], shape: &Shape, number: usize) -> Result<(), Fault> {
+    let named: Vec<_> = labels.iter().zip(shape.dims()).collect();
+    for (place, (label, dim)) in named.iter().enumerate() {
+        let first = named.iter().take(place).find(|(other, _)| other == label);
+        if let (Some((_, other)), Label::Letter(letter)) = (first, label)
+            && other.is_eq(dim) == Some(false)
+        {
+            return Err(Fault::shape(format!("index {letter} is {other} and {dim} in operand {number}")));
+        }
+    }
+    Ok(())
 }
 
 /// The output of an equation without arrow: the rest, then the letters that occur once, in alphabetical order.
@@ -338,6 +355,13 @@ mod tests {
 
     fn einsum(equation: &str) -> TestNode {
         op("Einsum").string("equation", equation)
+    }
+
+    #[test]
+    fn a_diagonal_has_one_extent() {
+        let fault = einsum("bb->b").run(&[float(&[2, 1])]).unwrap_err();
+        assert_eq!(fault.message, "index b is 2 and 1 in operand 0");
+        assert_eq!(einsum("bb->b").dims(&[float(&[2, 2])]), "2");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! are in `matmul`.
 
 use super::broadcast::unify;
-use super::operands::{common_element, may_stretch_to};
+use super::operands::{common_element, element_attribute, may_stretch_to};
 use super::table::Built;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
@@ -21,6 +21,8 @@ pub struct Gemm {
     pub activation: bool,
     /// `QGemm`: a and b with scale and zero point each, c, scale and zero point of y.
     pub quantized: bool,
+    /// `GemmFloat8`: the element type of y; scales of a, b and y follow c.
+    pub float8: Option<ElementType>,
 }
 
 /// `Gemm`, `FusedGemm`, `QGemm`.
@@ -30,6 +32,19 @@ pub(super) fn gemm(node: &NodeView<'_>) -> Built {
         transpose_right: node.flag("transB", false)?,
         activation: node.string("activation")?.is_some_and(|name| !name.is_empty()),
         quantized: node.op_type() == "QGemm",
+        float8: None,
+    }))
+}
+
+/// `GemmFloat8`: a and b may have different types, y has that of an attribute.
+pub(super) fn gemm_float8(node: &NodeView<'_>) -> Built {
+    let float8 = element_attribute("dtype", node.int_or("dtype", 1)?)?;
+    Ok(Box::new(Gemm {
+        transpose_left: node.flag("transA", false)?,
+        transpose_right: node.flag("transB", false)?,
+        activation: node.string("activation")?.is_some_and(|name| !name.is_empty() && name != "NONE"),
+        quantized: false,
+        float8,
     }))
 }
 
@@ -54,9 +69,10 @@ impl Gemm {
 
 impl Operator for Gemm {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
-        let element = match self.quantized {
-            true => cx.element(8).or(Some(ElementType::Float)),
-            false => common_element(cx, &[0, 1, 2])?,
+        let element = match (self.float8, self.quantized) {
+            (Some(element), _) => Some(element),
+            (None, true) => cx.element(8).or(Some(ElementType::Float)),
+            (None, false) => common_element(cx, &[0, 1, 2])?,
         };
         let left = matrix(cx.shape(0), "A", self.transpose_left)?;
         let right = matrix(cx.shape(self.right()), "B", self.transpose_right)?;
@@ -93,7 +109,7 @@ impl Operator for Gemm {
     fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
         let outputs = cx.elements_out(0)?;
         let [_, inner] = matrix(cx.shape_in(0), "A", self.transpose_left).ok()??;
-        let requantized = if self.quantized { 2 } else { 0 };
+        let requantized = if self.quantized || self.float8.is_some() { 2 } else { 0 };
         let other = &outputs * (i128::from(cx.has(self.bias())) + i128::from(self.activation) + requantized);
         Cost::product(cx, outputs * inner, &other, [0, self.right(), self.bias()])
     }
@@ -130,6 +146,15 @@ mod tests {
         let cost = op("Gemm").int("transB", 1).cost(&inputs);
         assert_eq!((cost.macs, cost.flops), (Dim::constant(256), Dim::constant(512 + 32)));
         assert_eq!(op("Gemm").int("transA", 1).dims(&[float(&[8, 2]), float(&[8, 3])]), "2×3");
+    }
+
+    #[test]
+    fn products_of_small_floats_have_the_type_of_an_attribute() {
+        let small = |dims: &[i128]| typed(ElementType::Float8e4m3fn, dims);
+        let node = || microsoft("GemmFloat8").int("transB", 1).int("dtype", 10);
+        let inputs = [small(&[2, 8]), typed(ElementType::Float8e5m2, &[4, 8])];
+        assert_eq!(node().run(&inputs).unwrap(), [typed(ElementType::Float16, &[2, 4])]);
+        assert_eq!(node().cost(&inputs).macs, Dim::constant(64));
     }
 
     #[test]

@@ -46,6 +46,20 @@ pub(super) fn alike(node: &NodeView<'_>) -> Built {
         "QuantizeWithOrder" => Alike::new([Out::As(0, ElementType::Int8)]).operations(QUANTIZE).settings(&[1]),
         "DequantizeWithOrder" => Alike::new([Out::As(0, to)]).settings(&[1]),
         "GemmaRotaryEmbedding" => Alike::new([Out::Of(1), Out::Of(3)]).operations(6).saves(Saved::input(0)),
+        // The sum, its softplus and factor; the other gate is a sigmoid.
+        "LinearAttentionGate" => {
+            Alike::new([Out::Of(0), Out::Of(0)]).operations(4).weights(&[1, 2]).saves(Saved::input(0))
+        }
+        "MRotaryEmbedding" => Alike::new(FIRST).operations(3).settings(&[1]).saves(Saved::inputs(1..4)),
+        // Two normalisations, their product, a gate and what it lets pass.
+        "EngramGate" => Alike::new([Out::Of(0), Out::Of(0)])
+            .operations(2 * ROOT_MEAN_SQUARE + 4)
+            .runs(Runs::Norm)
+            .weights(&[3, 4, 5])
+            .saves(Saved::inputs(0..5)),
+        "ConvStateReplay" | "GatedDeltaNetStateReplay" => {
+            Alike::new([Out::Of(2)]).runs(Runs::Moves).settings(&[3]).without_gradient()
+        }
         "NGramRepeatBlock" => Alike::new([Out::Of(1)]).without_gradient(),
         "MurmurHash3" => Alike::new([Out::As(0, hashed)]).operations(8).without_gradient(),
         "IsAllFinite" => Alike::new([Out::One(ElementType::Bool)]).runs(Runs::Reduction).without_gradient(),
@@ -117,6 +131,15 @@ mod tests {
     use super::*;
     use crate::ir::dim::Dim;
     use crate::ops::testing::{dims, float, microsoft, typed};
+
+    #[test]
+    fn gates_and_rotations_of_decoders_keep_their_shape() {
+        let gate = || microsoft("LinearAttentionGate").outputs(2);
+        let inputs = [float(&[2, 5, 8]), float(&[8]), float(&[8]), float(&[2, 5, 8])];
+        assert_eq!(gate().run(&inputs).unwrap(), [float(&[2, 5, 8]), float(&[2, 5, 8])]);
+        let replay = [float(&[100]), float(&[20]), float(&[60]), typed(ElementType::Int64, &[8])];
+        assert_eq!(microsoft("ConvStateReplay").dims(&replay), "60");
+    }
 
     #[test]
     fn a_sum_with_bias_and_residual_takes_two_operations() {

@@ -1,4 +1,5 @@
-//! `MatMulNBits`: a matrix product whose weight is packed to a few bits an element. Other products are in `matmul`.
+//! `MatMulNBits` and `MatMulFpQ4`: matrix products whose weight is packed to a few bits an element. Other products are
+//! in `matmul`.
 
 use super::broadcast::unify;
 use super::operands::count;
@@ -82,13 +83,68 @@ impl Operator for MatMulNBits {
     }
 }
 
+/// `MatMulFpQ4`: a, a blob of b, and an input with the dims of b.
+#[derive(Debug)]
+struct MatMulFpQ4;
+
+/// `MatMulFpQ4`.
+pub(super) fn matmul_fp_q4(_node: &NodeView<'_>) -> Built {
+    Ok(Box::new(MatMulFpQ4))
+}
+
+impl Operator for MatMulFpQ4 {
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Vec<Fact>, Fault> {
+        let element = cx.element(0);
+        let Some(left) = cx.shape(0) else { return Ok(vec![Fact::tensor(element, None)]) };
+        let mut dims = left.dims().to_vec();
+        let Some(last) = dims.last_mut() else {
+            return Err(Fault::shape("input A is a scalar; its last dim must be that of the rows of B"));
+        };
+        *last = match cx.integers(2).as_deref() {
+            Some([inner, columns]) if unify(last, inner).is_some() => columns.clone(),
+            Some([inner, _]) => return Err(Fault::shape(format!("input A is {left}, but B has {inner} rows"))),
+            Some(other) => return Err(Fault::shape(format!("B_shape has {} numbers, 2 are allowed", other.len()))),
+            None => cx.fresh_dim(0, left.rank() - 1, 0, None),
+        };
+        Ok(vec![Fact::tensor(element, Shape::new(dims))])
+    }
+
+    fn cost(&self, cx: &CostCx<'_>) -> Option<Cost> {
+        let (inner, columns) = (cx.shape_in(0)?.dims().last()?, cx.shape_out(0)?.dims().last()?);
+        Cost::product(cx, cx.elements_out(0)? * inner, &(inner * columns * 2), [0, 1, usize::MAX])
+    }
+
+    fn role(&self, input: usize) -> Role {
+        match input {
+            0 => Role::Data,
+            1 => Role::Weight,
+            _ => Role::Setting,
+        }
+    }
+
+    fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        let sizes = || {
+            let (k, n) = (cx.input(0)?.dim_from_end(0)?, cx.output(0)?.dim_from_end(0)?);
+            Some((cx.output(0)?.elements().checked_div(n)?, k, n))
+        };
+        match sizes() {
+            Some((m, k, n)) => vec![cx.all(Family::Product { batch: 1, m, n, k }).of_operands(0, 1)],
+            None => vec![cx.elementwise()],
+        }
+    }
+
+    fn saved(&self, cx: &WorkCx<'_>) -> Saved {
+        cx.other_operands(0, 1).when(cx.has_backward())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::MatMulNBits;
     use crate::ir::dim::Dim;
     use crate::ir::element_type::ElementType;
     use crate::ops::Operator;
-    use crate::ops::testing::{TestNode, float, microsoft, typed};
+    use crate::ops::testing::{TestNode, float, ints, microsoft, typed};
 
     fn node(bits: i64) -> TestNode {
         let node = microsoft("MatMulNBits").int("K", 64).int("N", 32);
@@ -103,6 +159,19 @@ mod tests {
         let operator = MatMulNBits { inner: 64, columns: 32, bits: 4, block_size: 32 };
         assert_eq!(operator.stored_elements(1), Some(Dim::constant(2_048)));
         assert_eq!(operator.stored_elements(2), None);
+    }
+
+    #[test]
+    fn the_dims_of_a_blob_are_an_input() {
+        let node = || microsoft("MatMulFpQ4");
+        let inputs = [float(&[3, 64]), typed(ElementType::Uint8, &[1280]), ints(&[64, 32])];
+        assert_eq!(node().dims(&inputs), "3×32");
+        let cost = node().cost(&inputs);
+        assert_eq!((cost.macs, cost.flops), (Dim::constant(6_144), Dim::constant(2 * 6_144 + 2 * 2_048)));
+        let fault = node().run(&[float(&[3, 60]), inputs[1].clone(), inputs[2].clone()]).unwrap_err();
+        assert_eq!(fault.message, "input A is 3×60, but B has 64 rows");
+        let unknown = typed(ElementType::Int64, &[2]);
+        assert_eq!(node().dims(&[float(&[3, 64]), inputs[1].clone(), unknown]), "3×y0.1");
     }
 
     #[test]

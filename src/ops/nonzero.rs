@@ -95,6 +95,9 @@ impl Operator for Compress {
             (Some(axis), Some(shape)) => shape.dim(axis).cloned(),
             (_, shape) => shape.map(Shape::elements),
         };
+        if input.is_some_and(|shape| shape.rank() == 0) {
+            return Err(Fault::shape("the input is a scalar, at least one axis is needed"));
+        }
         let condition = cx.tensor(1);
         if let Some(shape) = cx.shape(1)
             && shape.rank() != 1
@@ -156,6 +159,12 @@ mod tests {
     use super::*;
     use crate::ir::dim::SymbolKind;
     use crate::ops::testing::{float, free, ints, op, typed};
+
+    #[test]
+    fn a_scalar_is_not_compressed() {
+        let fault = op("Compress").run(&[float(&[]), typed(ElementType::Bool, &[1])]).unwrap_err();
+        assert_eq!(fault.message, "the input is a scalar, at least one axis is needed");
+    }
 
     #[test]
     fn the_count_of_unknown_elements_is_bounded() {

@@ -25,9 +25,11 @@ struct Pad {
 /// `Pad`.
 pub(super) fn pad(node: &NodeView<'_>) -> Built {
     let mode = node.string("mode")?.unwrap_or("constant");
-    if !matches!(mode, "constant" | "reflect" | "edge" | "wrap") {
+    let known = matches!(mode, "constant" | "reflect" | "edge") || (mode == "wrap" && node.opset() >= 19);
+    if !known {
         return Err(Fault::attribute(format!(
-            "attribute mode is \"{mode}\", allowed are \"constant\", \"reflect\", \"edge\" and \"wrap\""
+            "attribute mode is \"{mode}\", allowed are \"constant\", \"reflect\", \"edge\" and, since operator set 19, \
+             \"wrap\""
         )));
     }
     let pads = match node.opset() {
@@ -100,6 +102,11 @@ impl Operator for Pad {
                 (Some(before), Some(after)) => dim + before + after,
                 _ => cx.fresh_dim(0, axis, 0, None),
             };
+            let grows =
+                |margin: &Option<Dim>| margin.as_ref().and_then(|margin| margin.range().0).is_some_and(|lo| lo > 0);
+            if !self.constant && dim.as_const() == Some(0) && (grows(&margin.0) || grows(&margin.1)) {
+                return Err(Fault::shape(format!("axis {axis} has no element that a margin could repeat")));
+            }
             if padded.range().1.is_some_and(|hi| hi < 0) {
                 return Err(Fault::shape(format!("pads take more from axis {axis} than its {dim} elements")));
             }
@@ -215,6 +222,14 @@ mod tests {
         let inputs = [Some(float(&[2, 3])), Some(ints(&[1, 1])), None, Some(ints(&[-1]))];
         let (facts, _, _) = op("Pad").run_optional(&inputs).unwrap();
         assert_eq!(crate::ops::testing::dims(&facts[0]), "2×5");
+    }
+
+    #[test]
+    fn an_empty_axis_has_nothing_to_repeat() {
+        let fault = op("Pad").string("mode", "edge").run(&[float(&[2, 0]), ints(&[0, 1, 0, 0])]).unwrap_err();
+        assert_eq!(fault.message, "axis 1 has no element that a margin could repeat");
+        assert_eq!(op("Pad").string("mode", "edge").dims(&[float(&[2, 0]), ints(&[0, 0, 1, 0])]), "3×0");
+        assert_eq!(op("Pad").dims(&[float(&[2, 0]), ints(&[0, 1, 0, 0])]), "2×1");
     }
 
     #[test]

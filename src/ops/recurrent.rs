@@ -2,7 +2,7 @@
 //! direction; weights are read once.
 
 use super::broadcast::unify;
-use super::operands::{common_element, count, expect_rank};
+use super::operands::{common_element, count, expect_dim, expect_rank};
 use super::table::Built;
 use super::{Cost, CostCx, Family, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 use crate::ir::dim::Dim;
@@ -198,6 +198,22 @@ impl Recurrent {
         Some(Family::Recurrent { batch, steps, inputs, hidden, gates, directions })
     }
 
+    /// Checks bias and first states, which have directions, batch and hidden size of the layer.
+    fn check_states(&self, cx: &InferCx<'_>, directions: &Dim, sizes: &Sizes) -> Result<(), Fault> {
+        expect_dim(cx, 3, 0, "B", directions)?;
+        for (input, name) in [(5, "initial_h"), (6, "initial_c")] {
+            expect_rank(cx, input, name, 3)?;
+            let (batch_axis, directions_axis) = if self.batch_first { (0, 1) } else { (1, 0) };
+            expect_dim(cx, input, directions_axis, name, directions)?;
+            for (axis, size) in [(batch_axis, &sizes.batch), (2, &sizes.hidden)] {
+                if let Some(size) = size {
+                    expect_dim(cx, input, axis, name, size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn first_setting(&self) -> usize {
         if self.quantized { 8 } else { usize::MAX }
     }
@@ -217,6 +233,7 @@ impl Operator for Recurrent {
             }
         }
         let directions = Dim::constant(self.direction.count());
+        self.check_states(cx, &directions, &sizes)?;
         let (steps_axis, batch_axis) = if self.batch_first { (1, 0) } else { (0, 2) };
         let steps = sizes.steps.unwrap_or_else(|| cx.fresh_dim(0, steps_axis, 0, None));
         let batch = sizes.batch.unwrap_or_else(|| cx.fresh_dim(0, batch_axis, 0, None));
@@ -354,6 +371,19 @@ mod tests {
         assert_eq!(message(op("LSTM"), &[float(&[1, 64]), inputs[1].clone(), inputs[2].clone()]), {
             "X has rank 2 (1×64), rank 3 is needed"
         });
+    }
+
+    #[test]
+    fn bias_and_first_states_have_the_sizes_of_the_layer() {
+        let with = |bias: &[i128], state: &[i128]| {
+            let mut inputs: Vec<_> = lstm_inputs(1).into_iter().take(3).map(Some).collect();
+            inputs.extend([Some(float(bias)), None, Some(float(state))]);
+            op("LSTM").run_optional(&inputs).map(|_| ()).map_err(|fault| fault.message)
+        };
+        assert_eq!(with(&[1, 512], &[1, 1, 64]), Ok(()));
+        assert_eq!(with(&[0, 512], &[1, 1, 64]), Err("B has 0 in dim 0, 1 is needed".to_owned()));
+        assert_eq!(with(&[1, 512], &[2, 1, 64]), Err("initial_h has 2 in dim 0, 1 is needed".to_owned()));
+        assert_eq!(with(&[1, 512], &[1, 1, 32]), Err("initial_h has 32 in dim 2, 64 is needed".to_owned()));
     }
 
     #[test]

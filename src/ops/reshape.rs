@@ -150,8 +150,14 @@ fn solve(cx: &mut InferCx<'_>, targets: &[Target], input: &Shape) -> Result<Shap
 /// Whether both sides hold no element whatever the other dims are.
 fn targets_empty(targets: &[Target], input: &Shape) -> bool {
     let zero = |dim: &Dim| dim.as_const() == Some(0);
+    // A copied dim that may be 0 empties both sides.
+    let may_be_zero = |dim: &Dim| dim.range().0.is_none_or(|lo| lo <= 0);
     input.dims().iter().any(zero)
-        && targets.iter().any(|target| matches!(target, Target::Known(dim) | Target::Copied(dim) if zero(dim)))
+        && targets.iter().any(|target| match target {
+            Target::Known(dim) => zero(dim),
+            Target::Copied(dim) => may_be_zero(dim),
+            Target::Rest | Target::Unknown => false,
+        })
 }
 
 fn divide(left: &Dim, known: &Dim, targets: &[Target], input: &Shape) -> Result<Option<Dim>, Fault> {
@@ -239,12 +245,21 @@ impl Operator for Flatten {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::dim::{Symbol, SymbolKind};
     use crate::ir::element_type::ElementType;
     use crate::ir::fact::Scalar;
     use crate::ops::testing::{float, free, ints, op, typed};
 
     fn symbolic(dims: &[Dim]) -> Fact {
         Fact::tensor(ElementType::Float, Shape::new(dims.to_vec()))
+    }
+
+    #[test]
+    fn a_copied_dim_that_may_be_zero_fits_an_empty_input() {
+        let past = Dim::from(&Symbol::new("past", SymbolKind::Free, 0, None));
+        let input = symbolic(&[past, Dim::ZERO]);
+        assert_eq!(op("Reshape").dims(&[input, ints(&[0])]), "past");
+        assert!(op("Reshape").run(&[float(&[2, 0]), ints(&[0])]).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `GridSample`, `AffineGrid` and `Col2Im`: images sampled at, or summed into, given places.
 
 use super::axes::MANY_AXES;
+use super::operands::expect_dim;
 use super::table::Built;
 use super::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx, broadcast, resize, values};
 use crate::ir::dim::Dim;
@@ -121,7 +122,12 @@ impl Operator for AffineGrid {
 
 /// Columns of blocks summed into an image.
 #[derive(Debug)]
-struct Col2Im;
+struct Col2Im {
+    strides: Vec<i64>,
+    dilations: Vec<i64>,
+    /// Before each axis, then behind each.
+    pads: Vec<i64>,
+}
 
 /// `Col2Im`.
 pub(super) fn col2im(node: &NodeView<'_>) -> Built {
@@ -130,7 +136,28 @@ pub(super) fn col2im(node: &NodeView<'_>) -> Built {
             return Err(Fault::attribute(format!("attribute {name} holds {wrong}, allowed is {least} and more")));
         }
     }
-    Ok(Box::new(Col2Im))
+    let list = |name: &str| Ok::<_, Fault>(node.ints(name)?.unwrap_or_default());
+    Ok(Box::new(Col2Im { strides: list("strides")?, dilations: list("dilations")?, pads: list("pads")? }))
+}
+
+impl Col2Im {
+    /// The number of blocks that fit the image.
+    fn blocks(&self, image: &[Option<Dim>], block: &[Dim]) -> Option<Dim> {
+        let at = |list: &[i64], index: usize, default: i64| i128::from(list.get(index).copied().unwrap_or(default));
+        let mut count = Dim::ONE;
+        for (axis, (image, block)) in image.iter().zip(block).enumerate() {
+            let padding = at(&self.pads, axis, 0) + at(&self.pads, axis + image_axes(&self.pads), 0);
+            let reach = (block - 1) * at(&self.dilations, axis, 1) + 1;
+            let steps = image.clone()? + padding - reach;
+            count *= steps.floor_div(&Dim::constant(at(&self.strides, axis, 1))) + 1;
+        }
+        Some(count)
+    }
+}
+
+/// Number of axes that a list of pads is for.
+fn image_axes(pads: &[i64]) -> usize {
+    pads.len() / 2
 }
 
 impl Operator for Col2Im {
@@ -141,12 +168,17 @@ impl Operator for Col2Im {
             return Ok(vec![Fact::tensor(element, None)]);
         };
         not_negative("image_shape", &image)?;
+        expect_dim(cx, 2, 0, "block_shape", &Dim::from(image.len()))?;
         let batch = cx.shape(0).and_then(|shape| shape.dim(0).cloned());
         let columns = cx.shape(0).and_then(|shape| shape.dim(1).cloned());
         if let Some(shape) = cx.shape(0)
             && shape.rank() != 3
         {
             return Err(Fault::shape(format!("the input must have rank 3, it has shape {shape}")));
+        }
+        let blocks = cx.integers(2).and_then(|block| self.blocks(&image, &block));
+        if let Some(blocks) = blocks {
+            expect_dim(cx, 0, 2, "input", &blocks)?;
         }
         let area = cx.integers(2).map(|block| product(&block));
         let channels = match (columns, area) {
@@ -179,6 +211,16 @@ impl Operator for Col2Im {
 #[cfg(test)]
 mod tests {
     use crate::ops::testing::{float, ints, op};
+
+    #[test]
+    fn blocks_have_the_axes_of_the_image() {
+        let fault = op("Col2Im").run(&[float(&[1, 4, 4]), ints(&[3]), ints(&[2, 2])]).unwrap_err();
+        assert_eq!(fault.message, "block_shape has 2 in dim 0, 1 is needed");
+        let fault = op("Col2Im").run(&[float(&[1, 4, 5]), ints(&[4, 4]), ints(&[2, 2])]).unwrap_err();
+        assert_eq!(fault.message, "input has 5 in dim 2, 9 is needed");
+        let strided = op("Col2Im").ints("strides", &[2, 2]).ints("pads", &[1, 0, 1, 0]);
+        assert_eq!(strided.dims(&[float(&[1, 4, 6]), ints(&[4, 4]), ints(&[2, 2])]), "1×1×4×4");
+    }
 
     #[test]
     fn samples_take_the_places_of_the_grid() {

@@ -66,6 +66,15 @@ impl Operator for Dft {
             return Ok(vec![Fact::tensor(element, cx.fresh_shape(0, input.rank()))]);
         }
         let axis = self.axis(given, input.rank())?;
+        let parts = input.dims().last().and_then(Dim::as_const);
+        if parts.is_some_and(|parts| !matches!(parts, 1 | 2)) {
+            return Err(Fault::shape(format!(
+                "the last dim of {input} holds 1 (real) or 2 (complex) parts of a number"
+            )));
+        }
+        if self.one_sided && !self.inverse && parts == Some(2) {
+            return Err(Fault::shape(format!("attribute onesided is for real numbers, {input} holds complex ones")));
+        }
         let dim = input.dim(axis).cloned().unwrap_or(Dim::ONE);
         let back = self.one_sided && self.inverse;
         let length = match single(cx, 1) {
@@ -291,6 +300,14 @@ mod tests {
 
     fn int(number: i64) -> Fact {
         op("Constant").int("value_int", number).run(&[]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn parts_of_numbers_stand_in_the_last_dim() {
+        let fault = op("DFT").run(&[float(&[1, 8, 3])]).unwrap_err();
+        assert_eq!(fault.message, "the last dim of 1×8×3 holds 1 (real) or 2 (complex) parts of a number");
+        assert!(op("DFT").int("onesided", 1).run(&[float(&[1, 8, 2])]).is_err());
+        assert_eq!(op("DFT").int("onesided", 1).dims(&[float(&[1, 8, 1])]), "1×5×2");
     }
 
     #[test]

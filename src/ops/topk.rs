@@ -43,7 +43,14 @@ impl Operator for TopK {
         let whole = input.dim(axis).cloned().unwrap_or(Dim::ONE);
         let k = match self.k {
             Some(k) => Some(Dim::from(k)),
-            None => cx.integer(1),
+            None => {
+                if let Some(found) = cx.shape(1)
+                    && found.elements().is_eq(&Dim::ONE) == Some(false)
+                {
+                    return Err(Fault::shape(format!("k must be one number, it has shape {found}")));
+                }
+                cx.integer(1)
+            }
         };
         let k = match k {
             Some(k) if k.range().1.is_some_and(|hi| hi < 0) || whole.is_ge(&k) == Some(false) => {
@@ -196,6 +203,12 @@ mod tests {
         assert_eq!(op("TopK").opset(9).int("k", 3).outputs(2).dims(&[float(&[2, 10])]), "2×3");
         let facts = op("TopK").int("axis", 0).outputs(2).run(&[float(&[9, 4]), ints(&[5])]).unwrap();
         assert_eq!((dims(&facts[0]), &facts[1]), ("5×4".into(), &typed(ElementType::Int64, &[5, 4])));
+    }
+
+    #[test]
+    fn k_is_one_number() {
+        let fault = op("TopK").outputs(2).run(&[float(&[4]), ints(&[1, 1])]).unwrap_err();
+        assert_eq!(fault.message, "k must be one number, it has shape 2");
     }
 
     #[test]

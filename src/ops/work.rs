@@ -252,6 +252,34 @@ pub struct Convolution {
     pub axes: u8,
 }
 
+/// What devices have after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Exchange {
+    /// All the sum.
+    AllReduce,
+    /// All what each had.
+    AllGather,
+    /// Each a part of the sum.
+    ReduceScatter,
+    /// Each a part of what each had.
+    AllToAll,
+    /// One what another had.
+    SendReceive,
+}
+
+impl Exchange {
+    /// How often the buffer passes a device's link.
+    #[must_use]
+    pub fn passes(self, devices: u32) -> f64 {
+        let others = f64::from(devices.saturating_sub(1)) / f64::from(devices.max(1));
+        match self {
+            Self::AllReduce => 2.0 * others,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll => others,
+            Self::SendReceive => 1.0,
+        }
+    }
+}
+
 /// What a function of each element costs beside moving it, from cheap to dear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Function {
@@ -405,6 +433,17 @@ pub enum Family {
         /// Elements of a row.
         cols: u64,
     },
+    /// What devices exchange.
+    Collective {
+        /// What each has in the end.
+        exchange: Exchange,
+        /// Bytes of the buffer.
+        bytes: u64,
+        /// Devices that take part.
+        devices: u32,
+        /// Hosts that they sit in.
+        hosts: u32,
+    },
     /// An optimizer's update of weights.
     Update {
         /// Weights.
@@ -433,6 +472,7 @@ impl Family {
             Self::Copy { .. } => "copy",
             Self::Sort { .. } => "sort",
             Self::Update { .. } => "update",
+            Self::Collective { .. } => "collective",
         }
     }
 

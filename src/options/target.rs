@@ -1,9 +1,11 @@
 //! Values of the options that say what a model runs on.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{batch, choice};
 use crate::device::{Interconnect, find_interconnect};
+use crate::predict::learned::predictors::Predictors;
 use crate::runtime::{Attention, RUNTIMES, Runtime, Version};
 use crate::target::{Compute, Optimizer, Recompute, Strategy, Zero};
 
@@ -199,6 +201,14 @@ pub fn amount(text: &str) -> Result<f64, String> {
 pub fn rate(text: &str) -> Result<f64, String> {
     let rate = number(text).filter(|number| (1.0 / MOST..=MOST).contains(number));
     rate.ok_or_else(|| format!("'{text}' is not a number above 0 and up to {MOST}"))
+}
+
+/// Reads the predictors of the folder that `--predictors` names, looked up in `folder`.
+///
+/// # Errors
+/// The folder holds none, or a file of it cannot be used.
+pub fn predictors(text: &str, folder: &Path) -> Result<Arc<Predictors>, String> {
+    Predictors::of_folder(&folder.join(text)).map(Arc::new).map_err(|error| error.to_string())
 }
 
 fn number(text: &str) -> Option<f64> {

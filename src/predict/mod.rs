@@ -2,15 +2,19 @@
 //! predictors is in `xtask`; this folder only evaluates.
 
 pub mod cards;
+pub mod floor;
 pub mod largest_batch;
 pub mod learned;
 pub mod memory;
 pub mod network;
 pub mod plans;
+pub mod pricer;
 pub mod replicas;
 pub mod roofline;
 
 use crate::report::Interval;
+
+pub use pricer::PredictorId;
 
 /// What limits a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,8 +46,10 @@ pub struct Price {
     pub time_ms: Interval,
     /// What limits it.
     pub bound: Bound,
-    /// Id of the predictor.
-    pub model: &'static str,
-    /// Whether the predictor has seen such kernels; `None` where it has seen none at all.
+    /// Who says so.
+    pub model: PredictorId,
+    /// Whether a predictor of the family has seen such kernels; `None` where there is none of the family.
     pub in_domain: Option<bool>,
+    /// The feature that lies farthest outside of what was seen.
+    pub outside: Option<&'static str>,
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::cards::{CardEstimate, together};
 use super::memory::{self, Memory};
 use super::plans::Plans;
+use super::pricer::Pricer;
 use super::replicas::{self, Exchange, Windows};
-use super::{Bound, Price, roofline};
+use super::{Bound, PredictorId, Price, roofline};
 use crate::device::Device;
 use crate::engine::Mode;
 use crate::passes::lower::Schedule;
@@ -21,6 +22,8 @@ use crate::target::{Recompute, Target};
 pub struct Estimate {
     /// Time of a step and its parts.
     pub time: TimeMs,
+    /// All kernels of a step together, ms.
+    pub kernels: Interval,
     /// By layer, in the order of [`crate::analysis::Analysis::layers`].
     pub layers: Vec<LayerEstimate>,
     /// Memory of one device.
@@ -52,6 +55,12 @@ pub struct LayerEstimate {
     pub kernels: f64,
     /// What limits most of its time; `None` where it launches nothing.
     pub bound: Option<Bound>,
+    /// Who priced most of its time; `None` where it launches nothing.
+    pub model: Option<PredictorId>,
+    /// Whether predictors have seen such kernels, those that matter; `None` where none learns their families.
+    pub in_domain: Option<bool>,
+    /// The feature of the longest kernel that is outside of what was seen.
+    pub outside: Option<&'static str>,
     /// Bytes that it keeps for the backward pass and no earlier layer does.
     pub saved_bytes: u64,
     /// Operations of its products.
@@ -93,24 +102,58 @@ pub fn estimate(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Tar
 
 /// The same on the target's one device.
 fn estimate_one(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
-    let schedule = plans.schedule(values, target)?;
-    let lowering = plans.lowering(target);
     let memory = memory::estimate(plans, values, target)?;
-    let mut estimate = Estimate { unknown: schedule.unknown, ..Estimate::default() };
-    estimate.layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
-    let windows;
-    (estimate.time, windows) = time(&schedule, target, &mut estimate.layers);
-    estimate.exchange = replicas::exchange(&lowering, &estimate.time, windows);
-    estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
-    estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
+    let mut estimate = step(plans, values, target)?;
+    estimate.time.overhead += excess_of_smaller(plans, values, target, &estimate);
     estimate.memory = memory;
     for (layer, saved) in estimate.layers.iter_mut().zip(&estimate.memory.saved_by_layer) {
         layer.saved_bytes = *saved;
     }
     estimate.time.input_wait = input_wait(&estimate.time, target);
-    estimate.time.step = interval(estimate.time.without_wait() + estimate.time.input_wait, target);
+    estimate.time.step = interval(&estimate, target);
     estimate.speedup = speedup(&estimate.time, target);
     Some(estimate)
+}
+
+/// The times of a step.
+fn step(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target) -> Option<Estimate> {
+    let schedule = plans.schedule(values, target)?;
+    let layers = vec![LayerEstimate::default(); plans.analysis().layers.len()];
+    let mut estimate = Estimate { unknown: schedule.unknown, layers, ..Estimate::default() };
+    let windows = time(&schedule, target, &plans.pricer(target), &mut estimate);
+    estimate.exchange = replicas::exchange(&plans.lowering(target), &estimate.time, windows);
+    estimate.time.mirrored_loss = estimate.exchange.mirrored_loss_ms;
+    estimate.time.all_reduce_exposed = estimate.exchange.exposed_ms;
+    Some(estimate)
+}
+
+/// A smaller batch whose step takes less than this share of the one that is asked for ends the search for one that takes
+/// longer: halves of it come no nearer.
+const FAR_BELOW: f64 = 0.75;
+
+/// How much longer the longest step of a smaller batch is: a larger batch is never faster, and learned times know nothing
+/// of that. Batches are powers of two; physics alone needs none of it.
+fn excess_of_smaller(plans: &Plans<'_>, values: &BTreeMap<String, i128>, target: &Target, estimate: &Estimate) -> f64 {
+    let learned = |layer: &LayerEstimate| matches!(layer.model, Some(PredictorId::Learned { .. }));
+    if !estimate.layers.iter().any(learned) {
+        return 0.0;
+    }
+    let Some(free) = plans.free() else { return 0.0 };
+    let (Some(symbol), Some(batch)) = (free.analysis().bound.batch.as_deref(), target.batch) else { return 0.0 };
+    let own = estimate.time.without_wait();
+    let mut longest = own;
+    for smaller in (0..u64::BITS).rev().map(|power| 1_u64 << power).filter(|smaller| *smaller < batch) {
+        let mut values = values.clone();
+        values.insert(symbol.to_owned(), i128::from(smaller));
+        let target = Target { batch: Some(smaller), ..target.clone() };
+        let Some(estimate) = step(free, &values, &target) else { break };
+        let ms = estimate.time.without_wait();
+        longest = longest.max(ms);
+        if ms < FAR_BELOW * own {
+            break;
+        }
+    }
+    longest - own
 }
 
 /// Throughput of all replicas over that of one with the same batch per replica, which waits for its own input only.
@@ -120,10 +163,29 @@ fn speedup(time: &TimeMs, target: &Target) -> f64 {
     f64::from(target.replicas) * alone / time.step.p50
 }
 
-/// The interval around the middle. Errors of layers do not cancel, so it is as wide as that of one.
-fn interval(p50: f64, target: &Target) -> Interval {
-    let [low, high] = if target.uncertain { UNCERTAIN_SPREAD } else { roofline::SPREAD };
-    Interval { p10: p50 * low, p50, p90: p50 * high }
+/// What a step is off by beside its kernels, as a factor: kernels in a network do not run as those that are measured alone,
+/// and runtimes launch others than were thought. Whole networks whose kernels were all measured on the very card are
+/// within it in four of five cases (`docs/accuracy/baseline.md`).
+const NETWORK_SPREAD: f64 = 1.25;
+
+/// The interval around the middle. Errors of layers do not cancel, so that it is as wide as those of kernels together;
+/// what is not of kernels is as rough as physics. What a whole network is off by is independent of both.
+fn interval(estimate: &Estimate, target: &Target) -> Interval {
+    let p50 = estimate.time.without_wait() + estimate.time.input_wait;
+    let kernels = estimate.kernels;
+    let rest = (p50 - kernels.p50).max(0.0);
+    let [low, high] = roofline::SPREAD;
+    let [least, most] = if target.uncertain { UNCERTAIN_SPREAD } else { [1.0; 2] };
+    // Factors of independent errors: the squares of their logarithms add up, up to what physics alone would say.
+    let wider = |end: f64, physics: f64| {
+        let (own, network) = (libm::log(end / p50), libm::log(NETWORK_SPREAD));
+        libm::exp(libm::sqrt(own * own + network * network).min(libm::log(physics).abs().max(own.abs())))
+    };
+    if p50 <= 0.0 {
+        return Interval { p10: p50, p50, p90: p50 };
+    }
+    let [below, above] = [wider(kernels.p10 + rest * low, low), wider(kernels.p90 + rest * high, high)];
+    Interval { p10: (p50 / below).min(p50 * least), p50, p90: (p50 * above).max(p50 * most) }
 }
 
 /// What the step waits for input that loads while the device works.
@@ -140,19 +202,20 @@ fn input_load_ms(target: &Target, replicas: u32) -> f64 {
 
 /// Times of all kernels of one device, by part and by layer; and what passes from the start of a pass of a micro-batch to
 /// its end, be it the device or the host that sets the pace.
-fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (TimeMs, Windows) {
-    let mut time = TimeMs::default();
+fn time(schedule: &Schedule, target: &Target, pricer: &Pricer, estimate: &mut Estimate) -> Windows {
+    let Estimate { time, layers, kernels: together, .. } = estimate;
     let overhead = (target.runtime.overhead)(target.version);
     let gap = overhead.launch_us / 1e3;
     let (mut launches, mut operators, mut backward_launches) = (0.0, 0.0, 0.0);
     let recomputes = target.mode == Mode::Train && target.recompute != Recompute::None;
     let again = f64::from(u8::from(recomputes));
-    let price = |kernel: &Kernel| roofline::price(kernel, &target.device);
+    let price = |kernel: &Kernel| pricer.price(kernel);
     let prices: Vec<Vec<Price>> = schedule.lists.iter().map(|list| list.iter().map(price).collect()).collect();
     for launch in &schedule.launches {
         operators += launch.host_operators;
         let Some(layer) = layers.get_mut(launch.layer) else { continue };
         let mut by_bound = [0.0; 3];
+        let mut models = Models::default();
         for (kernel, price) in schedule.kernels(launch).iter().zip(prices.get(launch.list).into_iter().flatten()) {
             let one = price.time_ms;
             let all = one.p50 * kernel.runs;
@@ -184,13 +247,21 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
             if let Some(slot) = by_bound.get_mut(price.bound as usize) {
                 *slot += all;
             }
+            models.add(price, all);
         }
         layer.bound = dominant(by_bound);
+        models.tell(layer);
+        together.p10 += layer.both.p10;
+        together.p50 += layer.both.p50;
+        together.p90 += layer.both.p90;
     }
-    let update = |kernel: &Kernel| (price(kernel).time_ms.p50 * kernel.runs, kernel.runs);
-    for (ms, runs) in schedule.updates.iter().map(update) {
-        time.optimizer += ms;
-        launches += runs;
+    for kernel in &schedule.updates {
+        let one = price(kernel).time_ms;
+        time.optimizer += one.p50 * kernel.runs;
+        together.p10 += one.p10 * kernel.runs;
+        together.p50 += one.p50 * kernel.runs;
+        together.p90 += one.p90 * kernel.runs;
+        launches += kernel.runs;
     }
     let device = time.forward + time.backward + time.optimizer + launches * gap;
     let host = host_ms(schedule, target, operators);
@@ -202,7 +273,48 @@ fn time(schedule: &Schedule, target: &Target, layers: &mut [LayerEstimate]) -> (
     let windows = Windows { forward: time.forward / steps, backward: backward / steps };
     // The host runs ahead of the device or the other way round; the slower one sets the pace.
     time.overhead = device.max(host) - (time.forward + time.backward + time.optimizer) + steps * overhead.step_us / 1e3;
-    (time, windows)
+    windows
+}
+
+/// Who priced the kernels of a layer, and what they had seen.
+#[derive(Debug, Default)]
+struct Models {
+    /// Milliseconds by predictor; a layer has a few.
+    by_model: Vec<(PredictorId, f64)>,
+    /// Milliseconds inside and outside of what predictors have seen.
+    seen: [f64; 2],
+    /// The longest kernel outside.
+    outside: Option<(f64, &'static str)>,
+}
+
+/// The share of a layer's time from which kernels outside of what was seen count.
+const MATTERS: f64 = 0.1;
+
+impl Models {
+    fn add(&mut self, price: &Price, ms: f64) {
+        match self.by_model.iter_mut().find(|(model, _)| *model == price.model) {
+            Some((_, sum)) => *sum += ms,
+            None => self.by_model.push((price.model, ms)),
+        }
+        match price.in_domain {
+            Some(true) => self.seen[0] += ms,
+            Some(false) => self.seen[1] += ms,
+            None => {}
+        }
+        if let Some(name) = price.outside.filter(|_| self.outside.is_none_or(|(longest, _)| ms > longest)) {
+            self.outside = Some((ms, name));
+        }
+    }
+
+    fn tell(&self, layer: &mut LayerEstimate) {
+        let Some(&(model, _)) = self.by_model.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        layer.model = Some(model);
+        let all: f64 = self.by_model.iter().map(|(_, ms)| ms).sum();
+        let [inside, outside] = self.seen;
+        let matters = outside > MATTERS * all;
+        layer.in_domain = (matters || inside > 0.0).then_some(!matters);
+        layer.outside = self.outside.filter(|_| matters).map(|(_, name)| name);
+    }
 }
 
 /// What the host needs to walk through a step, ms.

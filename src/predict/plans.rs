@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use super::pricer::Pricer;
 use crate::analysis::{Analysis, Figures};
 use crate::passes::liveness::{Liveness, live};
 use crate::passes::lower::{Forms, Lowering, Schedule, lower};
@@ -17,6 +18,9 @@ pub struct Plans<'a> {
     figures: Recent<Values, Figures>,
     schedules: Recent<(Values, Target), Schedule>,
     lives: Recent<(Values, Target), Liveness>,
+    pricers: Recent<(), Pricer>,
+    /// The same model with its batch free, where it is another analysis.
+    free: Option<Box<Plans<'a>>>,
 }
 
 /// Values of the free dims.
@@ -25,12 +29,42 @@ type Values = BTreeMap<String, i128>;
 /// Layers that all plans of a sort that are kept have together: a few tens of megabytes.
 const KEPT_LAYERS: usize = 1_000_000;
 
+/// Batches whose figures are kept: powers of two up to the one that is asked for.
+const FIGURES: usize = 12;
+
+/// Devices whose prices are kept.
+const PRICERS: usize = 8;
+
 impl<'a> Plans<'a> {
     /// No plans yet.
     #[must_use]
     pub fn new(analysis: &'a Analysis) -> Self {
         let kept = (KEPT_LAYERS / analysis.layers.len().max(1)).clamp(4, 64);
-        Self { analysis, figures: Recent::new(2), schedules: Recent::new(kept), lives: Recent::new(kept) }
+        Self {
+            analysis,
+            figures: Recent::new(kept.min(FIGURES)),
+            schedules: Recent::new(kept),
+            lives: Recent::new(kept),
+            pricers: Recent::new(PRICERS),
+            free: None,
+        }
+    }
+
+    /// These plans, and the analysis of the same model with its batch free, where there is one.
+    #[must_use]
+    pub fn with_free(self, free: Option<&'a Analysis>) -> Self {
+        Self { free: free.map(|free| Box::new(Self::new(free))), ..self }
+    }
+
+    /// Plans for any batch; `None` where the file or the shape of an input fixes it.
+    #[must_use]
+    pub fn free(&self) -> Option<&Self> {
+        let bound = &self.analysis.bound;
+        let batch = bound.batch.as_deref()?;
+        if bound.free.iter().any(|symbol| symbol.name() == batch) {
+            return Some(self);
+        }
+        self.free.as_deref()
     }
 
     /// The model.
@@ -42,7 +76,7 @@ impl<'a> Plans<'a> {
     /// Figures of layers.
     #[must_use]
     pub fn figures(&self, values: &Values) -> Rc<Figures> {
-        self.figures.get(|known| known == values, || values.clone(), || self.analysis.at(values))
+        self.figures.get(|known, _| known == values, || values.clone(), || self.analysis.at(values))
     }
 
     /// The model on a target.
@@ -54,11 +88,17 @@ impl<'a> Plans<'a> {
         Lowering { analysis: self.analysis, operations: self.analysis.operations(target.attention), target }
     }
 
+    /// Prices of kernels on the target's device.
+    #[must_use]
+    pub fn pricer(&self, target: &Target) -> Rc<Pricer> {
+        self.pricers.get(|(), pricer| pricer.is_for(target), || (), || Pricer::new(target))
+    }
+
     /// The kernels of a step; `None` where a size that they depend on is not known.
     #[must_use]
     pub fn schedule(&self, values: &Values, target: &Target) -> Option<Rc<Schedule>> {
         self.schedules.find(
-            |known| is_of(known, values, target),
+            |known, _| is_of(known, values, target),
             || (values.clone(), target.clone()),
             || self.with_forms(values, target, |lowering, forms| lower(lowering, forms, &Strides::of(lowering, forms))),
         )
@@ -68,7 +108,7 @@ impl<'a> Plans<'a> {
     #[must_use]
     pub fn live(&self, values: &Values, target: &Target) -> Option<Rc<Liveness>> {
         self.lives.find(
-            |known| is_of(known, values, target),
+            |known, _| is_of(known, values, target),
             || (values.clone(), target.clone()),
             || self.with_forms(values, target, |lowering, forms| live(lowering, forms, &Strides::of(lowering, forms))),
         )
@@ -104,14 +144,14 @@ impl<K, T> Recent<K, T> {
         Self { list: RefCell::default(), most }
     }
 
-    fn get(&self, is_it: impl Fn(&K) -> bool, key: impl FnOnce() -> K, make: impl FnOnce() -> T) -> Rc<T> {
+    fn get(&self, is_it: impl Fn(&K, &T) -> bool, key: impl FnOnce() -> K, make: impl FnOnce() -> T) -> Rc<T> {
         let known = self.known(is_it);
         known.unwrap_or_else(|| self.add(key(), make()))
     }
 
     fn find(
         &self,
-        is_it: impl Fn(&K) -> bool,
+        is_it: impl Fn(&K, &T) -> bool,
         key: impl FnOnce() -> K,
         make: impl FnOnce() -> Option<T>,
     ) -> Option<Rc<T>> {
@@ -119,9 +159,9 @@ impl<K, T> Recent<K, T> {
         known.or_else(|| Some(self.add(key(), make()?)))
     }
 
-    fn known(&self, is_it: impl Fn(&K) -> bool) -> Option<Rc<T>> {
+    fn known(&self, is_it: impl Fn(&K, &T) -> bool) -> Option<Rc<T>> {
         let mut list = self.list.borrow_mut();
-        let place = list.iter().position(|(key, _)| is_it(key))?;
+        let place = list.iter().position(|(key, made)| is_it(key, made))?;
         let found = list.remove(place)?;
         let result = Rc::clone(&found.1);
         list.push_front(found);

@@ -3,7 +3,7 @@
 //! with whole networks in view (`docs/accuracy/baseline.md`), none is fitted to a card, a network or a layer. Its interval
 //! is as wide as that is rough.
 
-use super::{Bound, Price};
+use super::{Bound, PredictorId, Price};
 use crate::device::{Device, Precision};
 use crate::ops::work::{Convolution, Family, product};
 use crate::report::Interval;
@@ -47,7 +47,7 @@ pub fn price(kernel: &Kernel, device: &Device) -> Price {
     let time = time + shortest / 2.0;
     let [low, high] = SPREAD;
     let time_ms = Interval { p10: time * low, p50: time, p90: time * high };
-    Price { time_ms, bound, model: MODEL, in_domain: None }
+    Price { time_ms, bound, model: PredictorId::Roofline, in_domain: None, outside: None }
 }
 
 /// The least that the memory system needs, ms.

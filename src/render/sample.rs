@@ -41,6 +41,7 @@ pub(crate) fn layer(key: &str, macs: Option<i128>, bytes: Option<i128>) -> Layer
         kernels: None,
         model: None,
         in_domain: None,
+        features: None,
     }
 }
 
@@ -118,7 +119,7 @@ fn good() -> Model {
                 share: Some(0.011),
                 bound: Some("memory"),
                 kernels: Some(3),
-                model: Some("roofline"),
+                model: Some("roofline".into()),
                 ..layer(&long, Some(4_110_417_920), Some(1_234_567))
             },
             Layer {

@@ -254,6 +254,7 @@ fn layers(
             kernels: None,
             model: None,
             in_domain: None,
+            features: None,
         })
     })
     .collect()

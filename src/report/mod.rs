@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::diagnostics::Level;
 use crate::frontend::onnx_text::Lines;
+use crate::predict::learned::predictors::Predictors;
 
 pub use text::Text;
 
@@ -43,7 +44,7 @@ pub struct Report {
 pub struct Program {
     /// Version of `dlcost`.
     pub version: String,
-    /// Version of the predictors; `null` while there are none.
+    /// What tells the predictors from others: a hash of them.
     pub predictors: Option<String>,
 }
 
@@ -51,7 +52,13 @@ impl Program {
     /// The running one.
     #[must_use]
     pub fn this() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: None }
+        Self::with(&Predictors::built_in())
+    }
+
+    /// The running one, with other predictors.
+    #[must_use]
+    pub fn with(predictors: &Predictors) -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictors: Some(predictors.version()) }
     }
 }
 
@@ -520,10 +527,34 @@ pub struct Layer {
     pub bound: Option<&'static str>,
     /// Kernels that it launches in a step; 0 where it is a view or part of another layer's kernel.
     pub kernels: Option<u32>,
-    /// Id of the predictor, or `roofline`.
-    pub model: Option<&'static str>,
-    /// Whether the predictor has seen such layers; `null` for `roofline`, which has seen none.
+    /// Id of the predictor that most of its time is from, or `roofline`.
+    pub model: Option<Text>,
+    /// Whether predictors have seen such kernels, those that make most of its time; `null` where none learns such work.
     pub in_domain: Option<bool>,
+    /// What it launches, with `--features`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Vec<KernelFeatures>>,
+}
+
+/// A kernel as the predictor that prices it sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct KernelFeatures {
+    /// `forward`, `backward`, `backward_data`, `backward_weight` or `update`.
+    pub pass: &'static str,
+    /// `convolution`, `product`, ...
+    pub family: &'static str,
+    /// `fp32`, ...
+    pub precision: &'static str,
+    /// Id of the predictor, or `roofline`.
+    pub model: Text,
+    /// Whether the predictor has seen such kernels; `null` where none learns such work.
+    pub in_domain: Option<bool>,
+    /// The feature that lies farthest outside of what was seen.
+    pub outside: Option<&'static str>,
+    /// Predicted time of one launch, ms.
+    pub time_ms: Interval,
+    /// Features by name; none where physics alone prices it.
+    pub values: BTreeMap<&'static str, f32>,
 }
 
 /// A place in a file, as text.

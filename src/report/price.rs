@@ -1,11 +1,13 @@
 //! The part of the report that depends on a device: times, memory, replicas, and what is worth saying about them.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::build::{batch, evaluate};
 use super::totals::totals;
-use super::{Assumption, ByteInterval, LayerTime, MemoryBytes, Model, Replica, Replicas, Throughput, stages};
+use super::{
+    Assumption, ByteInterval, KernelFeatures, LayerTime, MemoryBytes, Model, Replica, Replicas, Text, Throughput,
+    stages,
+};
 use crate::analysis::Analysis;
 use crate::assume::assume;
 use crate::diagnostics::lints::{LintCx, lint};
@@ -16,7 +18,8 @@ use crate::predict::cards::{CardEstimate, shares};
 use crate::predict::largest_batch::largest_batch;
 use crate::predict::network::{Estimate, estimate};
 use crate::predict::plans::Plans;
-use crate::predict::{Bound, roofline};
+use crate::predict::{Bound, PredictorId};
+use crate::runtime::Kernel;
 use crate::target::{ChosenGpu, Context, Target, devices};
 
 /// What is known of a model before a device is chosen.
@@ -27,8 +30,6 @@ pub(super) struct Pricing<'a> {
     pub(super) options: &'a CheckOptions,
     /// What a step does, with the batch as it is asked for.
     pub(super) plans: Plans<'a>,
-    /// The same with the batch free, where that is another analysis.
-    free: OnceCell<Plans<'a>>,
 }
 
 impl<'a> Pricing<'a> {
@@ -38,16 +39,8 @@ impl<'a> Pricing<'a> {
         values: &'a BTreeMap<String, i128>,
         options: &'a CheckOptions,
     ) -> Self {
-        Self { checked, analysis, values, options, plans: Plans::new(analysis), free: OnceCell::new() }
-    }
-
-    /// Plans for any batch; `None` where the file or the shape of an input fixes it.
-    fn free_plans(&self) -> Option<&Plans<'a>> {
-        let free = self.checked.with_free_batch(self.options)?;
-        if std::ptr::eq(free, self.analysis) {
-            return Some(&self.plans);
-        }
-        Some(self.free.get_or_init(|| Plans::new(free)))
+        let plans = Plans::new(analysis).with_free(checked.with_free_batch(options));
+        Self { checked, analysis, values, options, plans }
     }
 
     /// What is priced on a device, and what had to be assumed for it.
@@ -93,12 +86,15 @@ impl<'a> Pricing<'a> {
         // What there is to say of unequal cards is said of the one that all wait for.
         target.device = estimate.slowest.clone().unwrap_or(target.device);
         fill(&estimate, &target, model);
+        if self.options.features {
+            self.features(&target, model);
+        }
         if let Some(throughput) = &mut model.throughput {
             throughput.tokens_per_s = self
                 .tokens()
                 .map(|tokens| 1e3 * tokens as f64 * target.micro_batches() as f64 / estimate.time.step.p50);
         }
-        let free = self.free_plans();
+        let free = self.plans.free();
         if let Some(memory) = &mut model.memory_bytes {
             let each = target.each();
             let largest = |free| each.iter().filter_map(|target| largest_batch(free, self.values, target)).min();
@@ -116,6 +112,38 @@ impl<'a> Pricing<'a> {
             estimate: &estimate,
             report: model,
         })
+    }
+}
+
+impl Pricing<'_> {
+    /// Fills in what predictors see of the kernels of each layer.
+    fn features(&self, target: &Target, model: &mut Model) {
+        let Some(schedule) = self.plans.schedule(self.values, target) else { return };
+        let pricer = self.plans.pricer(target);
+        let of = |kernel: &Kernel| {
+            let price = pricer.price(kernel);
+            let values = pricer.features(kernel).map(|(_, values)| values.into_iter().collect());
+            KernelFeatures {
+                pass: kernel.pass.name(),
+                family: kernel.family.name(),
+                precision: kernel.precision.name(),
+                model: Text::from(&*price.model.to_string()),
+                in_domain: price.in_domain,
+                outside: price.outside,
+                time_ms: price.time_ms,
+                values: values.unwrap_or_default(),
+            }
+        };
+        let lists: Vec<Vec<KernelFeatures>> = schedule.lists.iter().map(|list| list.iter().map(of).collect()).collect();
+        for layer in &mut model.layers {
+            layer.features = Some(Vec::new());
+        }
+        for launch in &schedule.launches {
+            let layer = model.layers.get_mut(launch.layer).and_then(|layer| layer.features.as_mut());
+            if let (Some(features), Some(list)) = (layer, lists.get(launch.list)) {
+                features.extend_from_slice(list);
+            }
+        }
     }
 }
 
@@ -186,6 +214,16 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         });
     }
     let training = target.mode == Mode::Train;
+    // A model of many layers has a few predictors.
+    let mut names: Vec<(PredictorId, Text)> = Vec::new();
+    let mut name = |id: PredictorId| match names.iter().find(|(known, _)| *known == id) {
+        Some((_, text)) => text.clone(),
+        None => {
+            let text = Text::from(&*id.to_string());
+            names.push((id, text.clone()));
+            text
+        }
+    };
     for (layer, priced) in model.layers.iter_mut().zip(&estimate.layers) {
         let both = priced.both;
         layer.time_ms = Some(LayerTime {
@@ -199,8 +237,8 @@ fn fill(estimate: &Estimate, target: &Target, model: &mut Model) {
         layer.saved_bytes = Some(if training { i128::from(priced.saved_bytes) } else { 0 });
         layer.bound = priced.bound.map(Bound::name);
         layer.kernels = Some(priced.kernels.round() as u32);
-        layer.model = Some(roofline::MODEL);
-        layer.in_domain = None;
+        layer.model = Some(name(priced.model.unwrap_or(PredictorId::Roofline)));
+        layer.in_domain = priced.in_domain;
     }
 }
 
@@ -230,7 +268,7 @@ fn exchanging_always(estimate: &Estimate, target: &Target) -> Option<f64> {
 pub(crate) fn kernels(analysis: &Analysis, checked: &Checked, options: &CheckOptions) -> String {
     for_each_gpu(analysis, checked, options, &|pricing, target| {
         let schedule = pricing.plans.schedule(pricing.values, target)?;
-        Some(stages::kernels(analysis, &schedule, target))
+        Some(stages::kernels(analysis, &schedule, target, &pricing.plans.pricer(target)))
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Cards, Compute, Optimizer, Recompute, Strategy, Zero};
 use crate::device::{Device, Interconnect};
+use crate::predict::learned::predictors::Predictors;
 use crate::runtime::{Attention, Runtime, Version};
 
 /// Options about the target, as far as a user gave them.
@@ -45,6 +46,8 @@ pub struct Request {
     pub input_ms: Option<f64>,
     /// Samples a second that the input can deliver.
     pub input_samples_per_s: Option<f64>,
+    /// What prices kernels, where it is not what is built in.
+    pub predictors: Option<Arc<Predictors>>,
 }
 
 impl Request {
@@ -70,6 +73,7 @@ impl Request {
             price: self.price.or(wider.price),
             input_ms: self.input_ms.or(wider.input_ms),
             input_samples_per_s: self.input_samples_per_s.or(wider.input_samples_per_s),
+            predictors: self.predictors.or_else(|| wider.predictors.clone()),
         }
     }
 }

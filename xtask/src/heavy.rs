@@ -8,6 +8,7 @@ use std::process::{Command, exit};
 use crate::{Outcome, root};
 
 /// Options of the chore; `--help` lists them.
+#[cfg(not(feature = "train"))]
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
@@ -16,13 +17,25 @@ pub(crate) struct Arguments {
 }
 
 /// Runs a chore in the build that has it, and ends with its exit status.
+#[cfg(not(feature = "train"))]
 pub(crate) fn run(chore: &str, arguments: &Arguments) -> Outcome {
+    build_and_run("train", [OsString::from(chore)].iter().chain(&arguments.arguments))
+}
+
+/// Runs this very command in the build with a feature, and ends with its exit status.
+#[cfg(not(feature = "tract"))]
+pub(crate) fn again(feature: &str) -> Outcome {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    build_and_run(feature, arguments.iter())
+}
+
+fn build_and_run<'a>(feature: &str, arguments: impl Iterator<Item = &'a OsString>) -> Outcome {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(program)
-        .args(["run", "--quiet", "--release", "--package", "xtask", "--features", "train", "--manifest-path"])
+        .args(["run", "--quiet", "--release", "--package", "xtask", "--features", feature, "--manifest-path"])
         .arg(root().join("Cargo.toml"))
-        .args(["--", chore])
-        .args(&arguments.arguments)
+        .arg("--")
+        .args(arguments)
         .status()?;
     exit(status.code().unwrap_or(2));
 }

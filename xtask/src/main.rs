@@ -1,6 +1,7 @@
 //! Chores of the repository; `cargo xtask help` lists them.
 
 mod conformance;
+mod differential;
 #[cfg(any(test, feature = "train"))]
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "the light build tests it and does not run it"))]
 mod eval;
@@ -8,7 +9,7 @@ mod fill;
 mod fixtures;
 mod fuzz;
 mod generate;
-#[cfg(not(feature = "train"))]
+#[cfg(not(all(feature = "train", feature = "tract")))]
 mod heavy;
 mod keras_classes;
 mod large;
@@ -51,6 +52,7 @@ enum Command {
     #[cfg(feature = "train")]
     Eval(eval::Arguments),
     Conformance(conformance::Arguments),
+    Differential(differential::Arguments),
     KerasClasses(keras_classes::Arguments),
     /// Makes predictors from tables of measurements.
     #[cfg(not(feature = "train"))]
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "train")]
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Differential(arguments) => differential::run(&arguments),
         Command::KerasClasses(arguments) => keras_classes::run(&arguments),
         #[cfg(not(feature = "train"))]
         Command::Train(arguments) => heavy::run("train", &arguments),

@@ -69,7 +69,7 @@ impl Random {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or(0)
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 

@@ -37,6 +37,18 @@ pub(crate) fn onnx(version: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder)
 }
 
+/// The version of `onnxruntime` that is asked for a second opinion.
+const ONNXRUNTIME_VERSION: &str = "1.32.0";
+
+/// The folder with `onnxruntime` and what it imports; installed when it is not there.
+pub(crate) fn onnxruntime() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = root().join("target/onnxruntime").join(ONNXRUNTIME_VERSION);
+    if !folder.join("onnxruntime").is_dir() {
+        install(&format!("onnxruntime=={ONNXRUNTIME_VERSION}"), &folder, &[])?;
+    }
+    Ok(folder)
+}
+
 /// What a Python program prints that imports a version of the `onnx` package.
 pub(crate) fn output_of(program: &str, version: &str) -> Result<String, Box<dyn Error>> {
     let output = Command::new("python3").args(["-c", program]).env("PYTHONPATH", onnx(version)?).output()?;

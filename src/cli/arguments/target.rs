@@ -1,9 +1,11 @@
 //! Arguments that say what a model runs on.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::device::Interconnect;
 use crate::options::target::{self as values, GpuName};
+use crate::predict::learned::predictors::Predictors;
 use crate::runtime::{Attention, Runtime, Version};
 use crate::target::{Compute, Optimizer, Recompute, Request, Strategy, Zero};
 
@@ -88,6 +90,10 @@ pub(in crate::cli) struct TargetArguments {
     /// Samples a second that the input can deliver, to all replicas together
     #[arg(long, value_name = "X", value_parser = values::rate, allow_negative_numbers = true)]
     input_samples_per_s: Option<f64>,
+
+    /// Folder of predictors (*.bin) that price kernels instead of those that are built in
+    #[arg(long, value_name = "DIR", value_parser = predictors)]
+    predictors: Option<Arc<Predictors>>,
 }
 
 impl TargetArguments {
@@ -112,10 +118,15 @@ impl TargetArguments {
             price: self.price,
             input_ms: self.input_ms,
             input_samples_per_s: self.input_samples_per_s,
+            predictors: self.predictors.clone(),
         }
     }
 }
 
 fn gpu(text: &str) -> Result<GpuName, String> {
     values::gpu(text, Path::new(""))
+}
+
+fn predictors(text: &str) -> Result<Arc<Predictors>, String> {
+    values::predictors(text, Path::new(""))
 }

@@ -41,6 +41,11 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Output")]
     pub(super) tensors: bool,
 
+    /// List the features of kernels, as the predictors that price them see them: of the layers in the table, in the JSON
+    /// report of all
+    #[arg(long, help_heading = "Output")]
+    pub(super) features: bool,
+
     /// Stop at a stage and print it: graph, shapes, kernels, memory or report [default: report]
     #[arg(long, value_name = "STAGE", value_parser = options::emit, help_heading = "Output")]
     pub(super) emit: Option<Emit>,
@@ -71,7 +76,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// What they say about the model.
     pub(super) fn settings(&self) -> Settings {
-        Settings { tensors: self.tensors.then_some(true), ..self.model.settings() }
+        Settings {
+            tensors: self.tensors.then_some(true),
+            features: self.features.then_some(true),
+            ..self.model.settings()
+        }
     }
 
     /// What they say about the output.

@@ -28,6 +28,7 @@ pub(super) const TARGET_KEYS: &[&str] = &[
     "price",
     "input-ms",
     "input-samples-per-s",
+    "predictors",
 ];
 
 impl Reader {
@@ -53,6 +54,9 @@ impl Reader {
             "price" => request.price = Some(number(value, values::amount)?),
             "input-ms" => request.input_ms = Some(number(value, values::amount)?),
             "input-samples-per-s" => request.input_samples_per_s = Some(number(value, values::rate)?),
+            "predictors" => {
+                request.predictors = Some(word(value, |text| values::predictors(text, &self.folder))?);
+            }
             _ => return Ok(false),
         }
         Ok(true)

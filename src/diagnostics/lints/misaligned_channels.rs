@@ -10,6 +10,7 @@ use crate::ops::Family;
 use crate::passes::compose::Operation;
 use crate::passes::lower::Launch;
 use crate::passes::sizes::Sizes;
+use crate::predict::pricer::Pricer;
 use crate::predict::roofline::{self, required_multiple};
 use crate::runtime::{Kernel, Pass};
 
@@ -95,6 +96,7 @@ fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
     let by_layer: HashMap<usize, &Operation> =
         operations.list().iter().map(|operation| (operation.layer, operation)).collect();
     let step = step_ms(cx.estimate);
+    let pricer = cx.plans.pricer(target);
     let one = |launch: &Launch| {
         let layer = cx.estimate.layers.get(launch.layer)?;
         if share(layer_ms(layer), step) < LAYER {
@@ -111,7 +113,8 @@ fn find<'a>(cx: &LintCx<'a>) -> Vec<Found<'a>> {
         let weights = weight_dims(cx, operation, &sizes);
         let sizes = unaligned(forward, &weights);
         let size = *sizes.first()?;
-        let gain: f64 = schedule.kernels(launch).iter().map(|kernel| gain(kernel, &sizes, &target.device)).sum();
+        let gain: f64 =
+            schedule.kernels(launch).iter().map(|kernel| gain(kernel, &sizes, &pricer, &target.device)).sum();
         // A product with its bias is reported at the addition; the name to look for is the product's.
         let nodes = || operation.layers().filter_map(|layer| cx.node(layer));
         let node = nodes().find(|node| is_product(&node.op)).or_else(|| nodes().next())?;
@@ -180,7 +183,7 @@ fn unaligned(kernel: &Kernel, weight: &[u64]) -> Vec<Size> {
 }
 
 /// What a kernel gains where these sizes are the next multiples, ms a step.
-fn gain(kernel: &Kernel, sizes: &[Size], device: &Device) -> f64 {
+fn gain(kernel: &Kernel, sizes: &[Size], pricer: &Pricer, device: &Device) -> f64 {
     let padded = |size: u64| sizes.iter().find(|unaligned| unaligned.size == size).map_or(size, |found| found.next());
     let mut grown = 1.0;
     let mut grow = |size: &mut u64| {
@@ -199,6 +202,7 @@ fn gain(kernel: &Kernel, sizes: &[Size], device: &Device) -> f64 {
         _ => return 0.0,
     }
     changed.flops *= grown;
-    let ms = |kernel: &Kernel| roofline::price(kernel, device).time_ms.p50 * kernel.runs;
-    ms(kernel) - ms(&changed)
+    // What a multiple gains is a rule of physics; predictors, which know sizes that were measured, say of how much.
+    let rough = |kernel: &Kernel| roofline::price(kernel, device).time_ms.p50;
+    pricer.price(kernel).time_ms.p50 * kernel.runs * (1.0 - rough(&changed) / rough(kernel))
 }

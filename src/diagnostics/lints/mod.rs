@@ -13,6 +13,7 @@ mod mirrored_loss_dominates;
 mod misaligned_channels;
 mod optimizer_dominates;
 mod out_of_memory;
+mod outside_training_domain;
 mod precision_not_supported;
 mod quadratic_attention;
 mod replicas_do_not_pay;
@@ -74,6 +75,7 @@ const ABOUT_THE_DEVICE: &[Lint] = &[
     misaligned_channels::check,
     slow_half_precision::check,
     optimizer_dominates::check,
+    outside_training_domain::check,
 ];
 
 /// All that there is to say.

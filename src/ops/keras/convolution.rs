@@ -68,6 +68,7 @@ pub(super) fn conv_transpose(node: &NodeView<'_>) -> Built {
         group: 1,
         output_padding: list(node, "output_padding")?,
         output_shape: Vec::new(),
+        padded_by_input: false,
         channels_last: kernel.channels_last,
         weight: WeightLayout::KernelFirst,
         extents: Extents::Keras,

@@ -4,6 +4,9 @@
 /// The most leaves of a tree: its nodes are numbered in 15 bits, and features in bins of a byte leave no use for more.
 pub const MOST_LEAVES: usize = 1024;
 
+/// Trees that are walked at once.
+const LANES: usize = 8;
+
 /// A child with this bit is a leaf.
 const LEAF: u16 = 0x8000;
 
@@ -62,25 +65,47 @@ impl Forest {
         self.sum(&bins)
     }
 
-    /// The same for a row of bins.
+    /// The same for a row of bins. Trees are walked several at once: each step waits for memory, and their steps do not
+    /// wait for each other.
     #[must_use]
     pub fn sum(&self, bins: &[u8; 256]) -> f64 {
-        let (mut first_split, mut first_leaf, mut sum) = (0, 0, 0_i64);
-        for &size in &self.sizes {
-            let size = usize::from(size);
-            let mut next = if size == 0 { LEAF } else { 0 };
+        let (mut splits, mut leaves, mut sum) = (&*self.splits, &*self.leaves, 0_i64);
+        for sizes in self.sizes.chunks(LANES) {
+            let mut first_splits = [0_usize; LANES];
+            let mut first_leaves = [0_usize; LANES];
+            let mut next = [LEAF; LANES];
+            let (mut all, mut deepest) = (0, 0);
+            for (lane, &size) in sizes.iter().enumerate() {
+                let size = usize::from(size);
+                if let (Some(first_split), Some(first_leaf), Some(root)) =
+                    (first_splits.get_mut(lane), first_leaves.get_mut(lane), next.get_mut(lane))
+                {
+                    (*first_split, *first_leaf) = (all, all + lane);
+                    *root = if size == 0 { LEAF } else { 0 };
+                }
+                all += size;
+                deepest = deepest.max(size);
+            }
             // A path visits every split once at most, whatever a broken file says.
-            for _ in 0..size {
-                if next & LEAF != 0 {
+            for _ in 0..deepest {
+                let mut open = LEAF;
+                for (at, first) in next.iter_mut().zip(&first_splits) {
+                    // A leaf stays where it is; what is read for it does not count.
+                    let split = splits.get(first + usize::from(*at & !LEAF)).copied().unwrap_or_default();
+                    let bin = bins.get(usize::from(split.feature)).copied().unwrap_or_default();
+                    let child = if bin > split.bin { split.right } else { split.left };
+                    *at = if *at & LEAF == 0 { child } else { *at };
+                    open &= *at;
+                }
+                if open & LEAF != 0 {
                     break;
                 }
-                let Some(split) = self.splits.get(first_split + usize::from(next)) else { break };
-                let right = bins.get(usize::from(split.feature)).copied().unwrap_or_default() > split.bin;
-                next = if right { split.right } else { split.left };
             }
-            sum += self.leaves.get(first_leaf + usize::from(next & !LEAF)).map_or(0, |leaf| i64::from(*leaf));
-            first_split += size;
-            first_leaf += size + 1;
+            for (at, first) in next.iter().zip(&first_leaves).take(sizes.len()) {
+                sum += leaves.get(first + usize::from(*at & !LEAF)).map_or(0, |leaf| i64::from(*leaf));
+            }
+            splits = splits.get(all..).unwrap_or_default();
+            leaves = leaves.get(all + sizes.len()..).unwrap_or_default();
         }
         f64::from(self.start) + f64::from(self.unit) * sum as f64
     }
@@ -112,6 +137,21 @@ mod tests {
         assert!((forest.value(&[1.5, 5.0]) - 110.5).abs() < 1e-9);
         assert!((forest.value(&[1.5, 5.1]) - 115.5).abs() < 1e-9);
         assert!((forest.value(&[f32::NAN, 0.0]) - 105.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn more_trees_than_are_walked_at_once_add_up() {
+        let one = forest();
+        let repeated = |count: usize| Forest {
+            splits: one.splits.repeat(count),
+            leaves: one.leaves.repeat(count),
+            sizes: one.sizes.repeat(count),
+            ..one.clone()
+        };
+        for count in 1..=9 {
+            let sum = repeated(count).value(&[1.5, 5.1]);
+            assert!((sum - (100.0 + 15.5 * count as f64)).abs() < 1e-9, "{count}: {sum}");
+        }
     }
 
     #[test]

@@ -13,11 +13,12 @@ pub mod setting;
 pub mod tiles;
 
 mod attention;
+mod collective;
 mod products;
 mod recurrent;
 
 use crate::device::{Device, Precision};
-use crate::ops::work::{Convolution, Family, Function};
+use crate::ops::work::{Convolution, Exchange, Family, Function};
 use crate::runtime::{Kernel, Layout, Library, Pass};
 use rates::{Anchors, Rates};
 use row::Row;
@@ -48,17 +49,18 @@ pub fn family(family: &Family) -> Option<&'static str> {
         Family::BatchNorm { .. } => "batch-norm",
         Family::Pool { .. } => "pool",
         Family::Embedding { .. } => "embedding",
+        Family::Collective { .. } => "collective",
         _ => return None,
     })
 }
 
-/// The name of the predictor that learns a kernel of a setting: its family and its stack's group, three-dimensional
+/// The name of the predictor that learns a kernel of a stack: its family and its stack's group, three-dimensional
 /// convolutions apart; `None` for families that no predictor learns.
 #[must_use]
-pub fn section_name(kernel: &Kernel, setting: Setting) -> Option<String> {
+pub fn section_name(kernel: &Kernel, stack: Stack) -> Option<String> {
     let name = family(&kernel.family)?;
     let volumes = matches!(kernel.family, Family::Convolution(convolution) if convolution.axes > 2);
-    Some(format!("{name}/{}{}", setting.stack.group(), if volumes { "-3d" } else { "" }))
+    Some(format!("{name}/{}{}", stack.group(), if volumes { "-3d" } else { "" }))
 }
 
 /// Describes a kernel on a device; `None` for families that no predictor learns.
@@ -77,6 +79,7 @@ pub fn describe(
         Family::Product { batch, m, n, k } => products::describe(&mut row, kernel, [batch, m, n, k], &rates, setting),
         Family::Attention { .. } => attention::describe(&mut row, kernel, &rates, setting)?,
         Family::Recurrent { .. } => recurrent::describe(&mut row, kernel, &rates)?,
+        Family::Collective { .. } => collective::describe(&mut row, kernel, device, setting)?,
         _ => rows::describe(&mut row, kernel, &rates),
     };
     row.add("pass", f64::from(pass_code(kernel.pass)));
@@ -115,6 +118,7 @@ pub fn feature_names(wanted: &str) -> Vec<&'static str> {
         Family::BatchNorm { rows: 1, channels: 1 },
         Family::Pool { elements: 1, window: 1, average: false },
         Family::Embedding { rows: 1, cols: 1, table: 1 },
+        Family::Collective { exchange: Exchange::AllReduce, bytes: 1, devices: 2, hosts: 1 },
     ];
     let found = families.into_iter().find(|of| family(of) == Some(wanted));
     let described = found.and_then(|family| {

@@ -56,7 +56,7 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, sizes: [u64; 4], rates: &
     for (name, rows, cols) in
         [("fill-128x128", 128.0, 128.0), ("fill-256x128", 256.0, 128.0), ("fill-64x64", 64.0, 64.0)]
     {
-        let tiles = batch * (m / rows as f64).ceil() * (n / cols as f64).ceil() / rates.sms;
+        let tiles = batch * (m / rows).ceil() * (n / cols).ceil() / rates.sms;
         row.add(name, if tiles > 64.0 { 1.0 } else { tiles / tiles.ceil() });
     }
     base

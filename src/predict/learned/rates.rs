@@ -64,6 +64,18 @@ impl Rates {
     }
 }
 
+/// A device whose reached rates are those of its data sheet times factors.
+#[must_use]
+pub fn scaled(device: &Device, product: f64, copy: f64) -> Device {
+    let mut scaled = device.clone();
+    for precision in Precision::ALL {
+        let rates = Rates::of(device, precision, Anchors::Ignore);
+        scaled.reached.products.set(precision, rates.product / 1e9 * product);
+        scaled.reached.copy_gb_s = Some(rates.memory / 1e6 * copy);
+    }
+    scaled
+}
+
 /// Sustained over boost clock: peaks are given at the boost clock.
 fn clock(device: &Device) -> f64 {
     let board = &device.board;

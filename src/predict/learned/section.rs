@@ -29,6 +29,23 @@ pub struct Section {
     pub seen_interval: Interval,
     /// The same on others.
     pub unseen_interval: Interval,
+    /// The same for each device that it has seen.
+    pub by_board: Vec<Interval>,
+    /// Devices that it has not seen but for a few rows.
+    pub tuned: Vec<Tuned>,
+}
+
+/// What a few rows of a device told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuned {
+    /// Its id.
+    pub board: String,
+    /// What products reach, over what is assumed by its data sheet.
+    pub product: f32,
+    /// What copies reach, over the same.
+    pub copy: f32,
+    /// What remains: measured over predicted times.
+    pub scale: f32,
 }
 
 /// Trees for kernels, and for what measuring them added.
@@ -76,9 +93,44 @@ pub struct Answer {
     pub interval: Interval,
     /// How the device is known.
     pub knowledge: Knowledge,
-    /// The first feature that lies outside of what it learned from.
-    pub outside: Option<String>,
+    /// The feature that lies farthest outside of what it learned from.
+    pub outside: Option<Outside>,
 }
+
+/// A feature outside of what a section learned from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outside {
+    /// Its place in the section's list.
+    pub feature: usize,
+    /// How far, in units of the feature, or in binary logarithms of a size. Infinite for a kind that was never seen.
+    pub distance: f64,
+}
+
+/// Features that name a kind of work. What lies between two kinds that were seen is none of them.
+const KINDS: [&str; 15] = [
+    "pass",
+    "precision",
+    "stack",
+    "depthwise",
+    "transposed",
+    "decode",
+    "written-by",
+    "small-cache",
+    "gates",
+    "directions",
+    "function",
+    "exchange",
+    "joined-by",
+    "left-transposed",
+    "right-transposed",
+];
+
+/// Features that are sizes as they are, and no logarithms.
+const SIZES: [&str; 7] =
+    ["head-size", "kernel-height", "kernel-width", "stride", "stride-height", "dilation", "padding"];
+
+/// What rounding to fewer bits moves a feature at most.
+const ROUNDING: f64 = 1e-3;
 
 impl Section {
     /// How a device is known.
@@ -91,6 +143,13 @@ impl Section {
         } else {
             Knowledge::Sheet
         }
+    }
+
+    /// What a few rows told of a device, with the device as they made it known; `None` for devices that were learned from.
+    #[must_use]
+    pub fn tuned(&self, device: &Device) -> Option<(&Tuned, Device)> {
+        let tuned = self.tuned.iter().find(|tuned| tuned.board == device.id && !self.boards.contains(&tuned.board))?;
+        Some((tuned, super::rates::scaled(device, f64::from(tuned.product), f64::from(tuned.copy))))
     }
 
     /// The model for what is known of a device, and whether its features use what was seen on it.
@@ -109,24 +168,116 @@ impl Section {
         if knowledge == Knowledge::Seen { self.seen_interval } else { self.unseen_interval }
     }
 
-    /// Predicts a kernel; `None` where it belongs to another family.
+    /// The same for a device: cards differ in how evenly they run.
     #[must_use]
-    pub fn answer(&self, kernel: &Kernel, device: &Device, setting: Setting, anchors: Anchors) -> Option<Answer> {
-        let knowledge = self.knowledge(device, anchors);
-        let (model, anchors) = self.model(knowledge);
-        let mut described = describe(kernel, device, setting, anchors, Row::new())?;
-        let outside = self.outside(&described);
-        if let Some(board) = self.boards.iter().position(|board| *board == device.id) {
-            described.row.add("board", board as f64);
-        }
-        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values));
-        let interval = self.interval(knowledge);
-        Some(Answer { p50, interval, knowledge, outside })
+    pub fn interval_on(&self, device: &Device, knowledge: Knowledge) -> Interval {
+        let board = self.boards.iter().position(|board| *board == device.id).filter(|_| knowledge == Knowledge::Seen);
+        board.and_then(|at| self.by_board.get(at)).copied().unwrap_or_else(|| self.interval(knowledge))
     }
 
-    fn outside(&self, described: &Described) -> Option<String> {
-        let pairs = self.domain.iter().zip(&described.row.values);
-        let at = pairs.into_iter().position(|(domain, value)| *value < domain.low || *value > domain.high)?;
-        self.features.get(at).cloned()
+    /// Predicts a kernel; `None` where it belongs to another family, or to a kind that it has not seen.
+    #[must_use]
+    pub fn answer(&self, kernel: &Kernel, device: &Device, setting: Setting, anchors: Anchors) -> Option<Answer> {
+        self.answer_as(self.knowledge(device, anchors), kernel, device, setting).ok()
+    }
+
+    /// Predicts a kernel on a device that is known in a way.
+    ///
+    /// # Errors
+    /// It has not seen this kind of work: the feature that says so.
+    pub fn answer_as(
+        &self,
+        knowledge: Knowledge,
+        kernel: &Kernel,
+        device: &Device,
+        setting: Setting,
+    ) -> Result<Answer, Option<Outside>> {
+        let (model, anchors) = self.model(knowledge);
+        let mut described = describe(kernel, device, setting, anchors, Row::new()).ok_or(None)?;
+        let outside = self.outside(&described);
+        if outside.is_some_and(|outside| outside.distance.is_infinite()) {
+            return Err(outside);
+        }
+        if knowledge == Knowledge::Seen {
+            let board = self.boards.iter().position(|board| *board == device.id);
+            described.row.add("board", board.map_or(-1.0, |at| at as f64));
+        }
+        let scale = self.tuned.iter().find(|tuned| tuned.board == device.id && knowledge == Knowledge::Anchored);
+        let scale = scale.map_or(1.0, |tuned| f64::from(tuned.scale));
+        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values)) * scale;
+        Ok(Answer { p50, interval: self.interval_on(device, knowledge), knowledge, outside })
+    }
+
+    fn outside(&self, described: &Described) -> Option<Outside> {
+        let distances = self.domain.iter().zip(&described.row.values).enumerate().map(|(feature, (domain, value))| {
+            let is_of = |list: &[&str]| self.features.get(feature).is_some_and(|name| list.contains(&&**name));
+            let scale = |value: f32| {
+                let value = f64::from(value);
+                if is_of(&SIZES) { libm::log2(value.max(1.0)) } else { value }
+            };
+            let (below, above) = (scale(domain.low) - scale(*value), scale(*value) - scale(domain.high));
+            let is_kind = is_of(&KINDS);
+            let strange = is_kind && !self.kinds(feature).any(|kind| (kind - value).abs() < 0.25);
+            let distance = if strange { f64::INFINITY } else { below.max(above) - ROUNDING };
+            Outside { feature, distance }
+        });
+        distances.filter(|outside| outside.distance > 0.0).max_by(|a, b| a.distance.total_cmp(&b.distance))
+    }
+
+    /// The values that a feature of few values had: cuts lie in the middle between two neighbours.
+    fn kinds(&self, feature: usize) -> impl Iterator<Item = f32> + '_ {
+        let cuts = self.seen.kernels.cuts.get(feature).map_or(&[][..], Vec::as_slice);
+        let first = self.domain.get(feature).map_or(f32::NAN, |domain| domain.low);
+        let rest = cuts.iter().scan(first, |last, cut| {
+            *last = 2.0 * cut - *last;
+            Some(*last)
+        });
+        std::iter::once(first).chain(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::learned::forest::Forest;
+
+    /// A section that saw precisions 1 and 3 and sizes from 4 to 8.
+    fn section() -> Section {
+        let cuts = vec![vec![5.0, 6.5], vec![2.0]];
+        let model = Model { kernels: Forest { cuts, ..Forest::default() }, protocol: None };
+        Section {
+            name: "product/serving".to_owned(),
+            features: vec!["m".to_owned(), "precision".to_owned()],
+            boards: Vec::new(),
+            seen: model.clone(),
+            unseen: model.clone(),
+            anchored: model,
+            domain: vec![Domain { low: 4.0, high: 8.0 }, Domain { low: 1.0, high: 3.0 }],
+            seen_interval: Interval { low: 0.9, high: 1.1 },
+            unseen_interval: Interval { low: 0.7, high: 1.4 },
+            by_board: Vec::new(),
+            tuned: Vec::new(),
+        }
+    }
+
+    fn outside(m: f32, precision: f32) -> Option<(usize, f64)> {
+        let mut row = Row::new();
+        row.values = vec![m, precision];
+        let described = Described { family: "product", base_ms: 1.0, row };
+        section().outside(&described).map(|outside| (outside.feature, (outside.distance * 100.0).round() / 100.0))
+    }
+
+    #[test]
+    fn sizes_are_outside_by_how_far_they_are() {
+        assert_eq!(outside(4.0, 1.0), None);
+        assert_eq!(outside(8.0, 3.0), None);
+        assert_eq!(outside(10.0, 3.0), Some((0, 2.0)));
+        assert_eq!(outside(3.5, 3.0), Some((0, 0.5)));
+    }
+
+    #[test]
+    fn a_kind_between_two_that_were_seen_was_not_seen() {
+        assert_eq!(outside(5.0, 2.0), Some((1, f64::INFINITY)));
+        assert_eq!(outside(20.0, 2.0), Some((1, f64::INFINITY)));
     }
 }

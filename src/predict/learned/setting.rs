@@ -86,38 +86,106 @@ pub struct Setting {
     pub small_cache: bool,
     /// Whether the left and the right matrix of a product lie transposed.
     pub transposed: [bool; 2],
+    /// What the devices of an exchange are joined by.
+    pub link: Link,
+}
+
+/// What joins the devices of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Link {
+    /// What the device's board has.
+    #[default]
+    Board,
+    /// PCIe.
+    Pcie,
+    /// `NVLink` between two, PCIe between pairs.
+    Pairs,
+    /// `NVLink`, Infinity Fabric or a switch of them between all.
+    All,
 }
 
 impl Setting {
     /// A stack and nothing more.
     #[must_use]
     pub fn of(stack: Stack) -> Self {
-        Self { stack, attention: AttentionKernel::Unknown, small_cache: false, transposed: [false; 2] }
+        Self {
+            stack,
+            attention: AttentionKernel::Unknown,
+            small_cache: false,
+            transposed: [false; 2],
+            link: Link::Board,
+        }
     }
 
-    /// The measured stack that a runtime's kernel on a device comes nearest to.
+    /// A stack, with what else a kernel of it on a device depends on.
     #[must_use]
-    pub fn nearest(kernel: &Kernel, runtime: &Runtime, device: &Device) -> Self {
-        let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8);
-        let is_amd = device.board.architecture.starts_with("cdna")
-            || device.board.architecture.starts_with("rdna")
-            || device.board.architecture.starts_with("gcn")
-            || device.board.architecture.starts_with("vega");
-        match kernel.family {
-            Family::Convolution(_) if is_amd => Self::of(Stack::Miopen),
-            Family::Convolution(_) if kernel.library == Library::TensorRt => Self::of(Stack::TensorRt),
-            Family::Convolution(_) => Self::of(Stack::Tensorflow1),
-            Family::Product { .. } if small => Self::of(Stack::Vllm),
-            Family::Product { .. } if runtime.name == "tensorflow" => Self::of(Stack::Pytorch2),
-            Family::Recurrent { .. } => Self::of(Stack::Cudnn),
-            Family::Attention { .. } => {
-                let attention = match &*device.board.architecture {
-                    "hopper" => AttentionKernel::Flash3,
-                    _ => AttentionKernel::Flash2,
-                };
-                Self { attention, ..Self::of(Stack::Vllm) }
-            }
-            _ => Self::of(Stack::Pytorch2),
-        }
+    pub fn near(stack: Stack, kernel: &Kernel, device: &Device) -> Self {
+        let attention = match (&kernel.family, &*device.board.architecture) {
+            (Family::Attention { .. }, "hopper") => AttentionKernel::Flash3,
+            (Family::Attention { .. }, _) => AttentionKernel::Flash2,
+            _ => AttentionKernel::Unknown,
+        };
+        Self { attention, ..Self::of(stack) }
+    }
+}
+
+/// How far what was learned of a stack is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// On cards that were measured, and others of their chips: those that were are too few to tell what holds for all.
+    Measured,
+    /// On any card.
+    Any,
+}
+
+/// The measured stacks that a runtime's kernel comes near to, the nearest first.
+///
+/// Not every stack that was measured says what a kernel takes in a network:
+/// - `NeuSight`'s convolutions (PyTorch 2) are of random sizes, by whatever algorithm came first: in whole networks the same
+///   kernels take half to two thirds of what they say. Those of TensorFlow agree with networks of all frameworks.
+/// - cuDNN called directly takes the algorithm that a search found fastest, as TensorRT does and frameworks do not.
+/// - Products and attention in 16 bits and fewer were measured on cards with tensor cores, and say nothing of others.
+/// - Products and elementwise work of Megatron, and the elementwise work of a serving block, were timed as modules are
+///   called, and take a fifth to a third more than in networks.
+/// - Backward rows of elementwise work count the bytes of the forward pass. None is asked of them.
+#[must_use]
+pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [(Stack, Reach)] {
+    use Reach::{Any, Measured};
+    use Stack::{Cudnn, Megatron, Miopen, Pytorch1, Pytorch2, Sarathi, TensorRt, Tensorflow1, Vllm};
+    let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8 | Precision::Int8);
+    let is_backward = kernel.pass.is_backward();
+    match kernel.family {
+        Family::Convolution(_) if is_amd(device) => &[(Miopen, Any)],
+        Family::Convolution(_) if kernel.library == Library::TensorRt => &[(TensorRt, Measured), (Cudnn, Measured)],
+        Family::Convolution(_) if kernel.precision == Precision::Tf32 => &[(Pytorch1, Measured)],
+        Family::Convolution(_) => &[(Tensorflow1, Any)],
+        Family::Product { .. } | Family::Attention { .. } if small && !device.has_tensor_cores() => &[],
+        Family::Product { .. } if small && is_backward => &[],
+        Family::Product { .. } if small => &[(Sarathi, Measured), (Vllm, Any)],
+        Family::Product { .. } if runtime.name == "tensorflow" => &[(Tensorflow1, Measured), (Pytorch2, Any)],
+        Family::Product { .. } => &[(Pytorch2, Any), (Tensorflow1, Measured)],
+        Family::Recurrent { .. } if is_amd(device) => &[(Miopen, Any)],
+        Family::Recurrent { .. } => &[(Cudnn, Any)],
+        Family::Attention { .. } => &[(Vllm, Any)],
+        Family::BatchNorm { .. } | Family::Pool { .. } => &[(Pytorch1, Measured)],
+        Family::Elementwise { .. } if is_backward || small => &[],
+        _ if small => &[(Sarathi, Measured), (Megatron, Measured)],
+        _ => &[(Pytorch2, Any)],
+    }
+}
+
+fn is_amd(device: &Device) -> bool {
+    ["cdna", "rdna", "gcn", "vega"].iter().any(|kind| device.board.architecture.starts_with(kind))
+}
+
+/// Whether rows of a stack are from a board, among those that its section has seen: stacks that share a section were not
+/// measured on the same ones.
+#[must_use]
+pub fn is_from(stack: Stack, board: &str) -> bool {
+    match stack {
+        // Layers of networks: PipeDream and TrioSim.
+        Stack::Pytorch1 => matches!(board, "v100-sxm2-16gb" | "h100-sxm5-80gb"),
+        Stack::Pytorch2 => board != "v100-sxm2-16gb",
+        _ => true,
     }
 }

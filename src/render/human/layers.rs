@@ -38,10 +38,7 @@ pub(super) fn block(model: &Model, top: usize, style: Style) -> String {
         return String::new();
     }
     let timed = layers.iter().any(|layer| layer.time_ms.is_some());
-    let mut order: Vec<&Layer> = layers.iter().collect();
-    // The sort is stable, so that equal layers stay in the order of the graph.
-    order.sort_by(|a, b| hotter(a, b));
-    order.truncate(top);
+    let order = hottest(model, top);
     let columns = if timed { timed_columns(model.target.mode != "infer") } else { counted_columns() };
     let (columns, cells): (Vec<Column<'_>>, Vec<Cell>) = columns.into_iter().unzip();
     let look = Look::of(order.first(), style);
@@ -54,6 +51,15 @@ pub(super) fn block(model: &Model, top: usize, style: Style) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The layers of the table.
+pub(super) fn hottest(model: &Model, top: usize) -> Vec<&Layer> {
+    let mut order: Vec<&Layer> = model.layers.iter().collect();
+    // The sort is stable, so that equal layers stay in the order of the graph.
+    order.sort_by(|a, b| hotter(a, b));
+    order.truncate(top);
+    order
 }
 
 /// Most time first, then most MACs, then most bytes; what is not known comes last.

@@ -3,6 +3,7 @@
 mod compared;
 mod comparison;
 pub(super) mod counted;
+mod features;
 pub(super) mod findings;
 pub(super) mod head;
 pub(super) mod layers;
@@ -102,6 +103,7 @@ fn model_text(model: &Model, top: usize, style: Style) -> String {
         parts::lines(model, style),
         Counted::of(model, graph, style).lines(model, style),
         layers::block(model, top, style),
+        features::block(model, top, style),
     ];
     blocks.iter().filter(|block| !block.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
 }

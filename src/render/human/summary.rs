@@ -91,16 +91,20 @@ pub(in crate::render) fn unknown_because(model: &Model) -> String {
 fn basis_line(model: &Model) -> String {
     let priced = model.layers.iter().filter(|layer| layer.model.is_some() && layer.kernels != Some(0));
     let all = priced.clone().count();
-    let by_roofline = priced.clone().filter(|layer| layer.model == Some(ROOFLINE)).count();
+    let by_roofline =
+        priced.clone().filter(|layer| layer.model.as_ref().is_some_and(|model| model.as_str() == ROOFLINE)).count();
     let strange = priced.filter(|layer| layer.in_domain == Some(false)).count();
     let mut pieces = Vec::new();
     if by_roofline > 0 && by_roofline == all {
-        pieces.push("roofline: physics only, no trained predictor, so a wide interval".to_owned());
-    } else if by_roofline > 0 {
-        pieces.push(format!("roofline (physics only) for {by_roofline} of {all} layers"));
+        pieces.push("roofline: physics only, no predictor has seen such work, so a wide interval".to_owned());
+    } else if all > 0 {
+        pieces.push(format!("learned from measured kernels for {} of {all} layers", all - by_roofline));
+        if by_roofline > 0 {
+            pieces.push(format!("roofline (physics only) for {by_roofline}"));
+        }
     }
-    if strange > 0 {
-        pieces.push(format!("{strange} of {all} layers are outside of what the predictors have seen"));
+    if strange > 0 && strange < all {
+        pieces.push(format!("{strange} outside of what was measured"));
     }
     if pieces.is_empty() { String::new() } else { list(&label("basis"), &pieces) }
 }

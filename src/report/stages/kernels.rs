@@ -7,7 +7,7 @@ use super::listing::{columns, word};
 use crate::analysis::Analysis;
 use crate::ops::work::{Convolution, Family};
 use crate::passes::lower::Schedule;
-use crate::predict::roofline;
+use crate::predict::pricer::Pricer;
 use crate::runtime::{Kernel, Pass};
 use crate::target::Target;
 
@@ -17,11 +17,11 @@ const RIGHT: [bool; 12] = [false, false, false, false, false, false, false, true
 
 /// Kernels in running order: forward, backward from the last layer, the update at the end. FLOPs and bytes are of one
 /// launch, milliseconds of all its runs.
-pub(crate) fn kernels(analysis: &Analysis, schedule: &Schedule, target: &Target) -> String {
+pub(crate) fn kernels(analysis: &Analysis, schedule: &Schedule, target: &Target, pricer: &Pricer) -> String {
     let mut rows = Vec::new();
     let mut sums = [0.0; 3];
     let mut add = |layer: &str, kernel: &Kernel| {
-        let price = roofline::price(kernel, &target.device);
+        let price = pricer.price(kernel);
         let ms = price.time_ms.p50 * kernel.runs;
         let part = match kernel.pass {
             Pass::Forward => 0,
@@ -95,6 +95,9 @@ fn sizes(family: &Family) -> String {
             format!("elements={elements},window={window},{}", if average { "average" } else { "max" })
         }
         Family::Embedding { rows, cols, table } => format!("rows={rows},cols={cols},table={table}"),
+        Family::Collective { exchange, bytes, devices, hosts } => {
+            format!("{exchange:?},bytes={bytes},devices={devices},hosts={hosts}")
+        }
         Family::Update { elements, tensors } => format!("elements={elements},tensors={tensors}"),
     }
 }

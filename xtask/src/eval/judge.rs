@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dlcost::predict::learned::predictors::Predictors;
 
 use super::price::{Analysed, Price};
 use super::question::{Form, Question, Target, Unpriced};
@@ -15,7 +17,11 @@ pub(super) type Answer = Result<Price, Unpriced>;
 pub(super) type Answers = HashMap<Question, Answer>;
 
 /// Prices all questions on the files of a folder.
-pub(super) fn answers<'q>(folder: &Path, questions: impl Iterator<Item = &'q Question>) -> Answers {
+pub(super) fn answers<'q>(
+    folder: &Path,
+    predictors: &Arc<Predictors>,
+    questions: impl Iterator<Item = &'q Question>,
+) -> Answers {
     let mut forms: BTreeMap<&Form, Vec<&Target>> = BTreeMap::new();
     for question in questions {
         forms.entry(&question.form).or_default().push(&question.target);
@@ -33,7 +39,7 @@ pub(super) fn answers<'q>(folder: &Path, questions: impl Iterator<Item = &'q Que
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some((form, targets)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = of_form(folder, form, targets);
+                    let found = of_form(folder, predictors, form, targets);
                     if let Ok(mut answers) = answers.lock() {
                         answers.extend(found);
                     }
@@ -44,9 +50,9 @@ pub(super) fn answers<'q>(folder: &Path, questions: impl Iterator<Item = &'q Que
     answers.into_inner().unwrap_or_default()
 }
 
-fn of_form(folder: &Path, form: &Form, targets: &[&Target]) -> Vec<(Question, Answer)> {
+fn of_form(folder: &Path, predictors: &Arc<Predictors>, form: &Form, targets: &[&Target]) -> Vec<(Question, Answer)> {
     let analysed = Analysed::new(folder, form);
-    let answer = |target: &Target| analysed.as_ref().map_err(Clone::clone)?.price(target);
+    let answer = |target: &Target| analysed.as_ref().map_err(Clone::clone)?.price(target, predictors);
     let question = |target: &Target| Question { form: form.clone(), target: target.clone() };
     targets.iter().map(|target| (question(target), answer(target))).collect()
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use dlcost::predict::learned::predictors::Predictors;
-use dlcost::predict::learned::rates::Anchors;
 use serde_json::{Map, Value, json};
 
 use super::metrics::{Errors, Pair};
 use crate::Outcome;
+use crate::train::anchor::anchors;
 use crate::train::prepare::{Example, examples, predicted};
 use crate::train::row::LayerRow;
 use crate::train::table;
@@ -44,7 +44,7 @@ const COLUMNS: [(&str, Column); 9] = [
 pub(super) struct Asked<'a> {
     pub(super) layers: &'a [PathBuf],
     pub(super) predictors: Option<&'a PathBuf>,
-    pub(super) anchors: Anchors,
+    pub(super) anchors: Option<&'a str>,
     pub(super) by: &'a [String],
     pub(super) min_ms: f64,
     pub(super) dev: bool,
@@ -70,7 +70,8 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
     let count = rows.len() + refused.values().sum::<usize>();
     let mut sets: BTreeMap<Vec<String>, Vec<Pair>> = BTreeMap::new();
     let mut worst: Vec<(f64, usize, f64)> = Vec::new();
-    for (name, examples) in examples(&rows, &mut refused) {
+    let (anchors, mut devices) = anchors(asked.anchors)?;
+    for (name, examples) in examples(&rows, &mut devices, &mut refused) {
         let family = name.split('/').next().unwrap_or_default();
         let Some(section) = predictors.section(family, &name) else {
             *refused.entry(format!("no predictor {name}")).or_default() += examples.len();
@@ -85,11 +86,11 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 *refused.entry("shorter than --min-ms".to_owned()).or_default() += 1;
                 continue;
             }
-            let Some(time) = predicted(section, example, asked.anchors) else {
+            let Some(time) = predicted(section, example, anchors) else {
                 *refused.entry("cannot be priced".to_owned()).or_default() += 1;
                 continue;
             };
-            let interval = section.interval(section.knowledge(example.device, asked.anchors));
+            let interval = section.interval_on(example.device, section.knowledge(example.device, anchors));
             let inside =
                 example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
             let key =

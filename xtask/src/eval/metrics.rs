@@ -2,34 +2,34 @@
 
 /// A prediction and what was measured, both above 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
-    pub(super) predicted: f64,
-    pub(super) measured: f64,
+pub(crate) struct Pair {
+    pub(crate) predicted: f64,
+    pub(crate) measured: f64,
     /// Whether the measured value lies within what the prediction gives 80 %; `None` where it gives no such bounds.
-    pub(super) inside: Option<bool>,
+    pub(crate) inside: Option<bool>,
 }
 
 /// Errors over a set of pairs, as fractions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Errors {
-    pub(super) n: usize,
+pub(crate) struct Errors {
+    pub(crate) n: usize,
     /// Mean of |predicted / measured - 1|.
-    pub(super) mape: f64,
-    pub(super) median_ape: f64,
-    pub(super) p90_ape: f64,
+    pub(crate) mape: f64,
+    pub(crate) median_ape: f64,
+    pub(crate) p90_ape: f64,
     /// Mean of predicted / measured - 1.
-    pub(super) bias: f64,
+    pub(crate) bias: f64,
     /// Share of the measured values that the bounds hold.
-    pub(super) coverage80: Option<f64>,
+    pub(crate) coverage80: Option<f64>,
     /// Geometric mean of predicted / measured.
-    pub(super) geometric_mean: f64,
+    pub(crate) geometric_mean: f64,
     /// Root of the mean square of predicted - measured, in the unit of both.
-    pub(super) rmse: f64,
+    pub(crate) rmse: f64,
 }
 
 impl Errors {
     /// Errors of some pairs; `None` of none.
-    pub(super) fn of(pairs: &[Pair]) -> Option<Self> {
+    pub(crate) fn of(pairs: &[Pair]) -> Option<Self> {
         let ratios: Vec<f64> = pairs.iter().map(|pair| pair.predicted / pair.measured).collect();
         let errors: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect();
         let squares: Vec<f64> = pairs.iter().map(|pair| (pair.predicted - pair.measured).powi(2)).collect();
@@ -49,19 +49,19 @@ impl Errors {
 }
 
 /// Arithmetic mean.
-pub(super) fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values.len()))
 }
 
 /// Geometric mean of values above 0.
-pub(super) fn geometric_mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
     mean(&logarithms).map(f64::exp)
 }
 
 /// The value below which a share of all values lies; between two values on the straight line that joins them.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(super) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = share.clamp(0.0, 1.0) * count(sorted.len().checked_sub(1)?);
@@ -70,7 +70,7 @@ pub(super) fn quantile(values: &[f64], share: f64) -> Option<f64> {
 }
 
 /// Spearman's rank correlation. `None` where fewer than three pairs or one value everywhere leave no order to compare.
-pub(super) fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
+pub(crate) fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     if pairs.len() < 3 {
         return None;
     }

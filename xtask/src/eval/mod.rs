@@ -5,7 +5,7 @@ mod judge;
 #[cfg(feature = "train")]
 mod layers;
 mod limit;
-mod metrics;
+pub(crate) mod metrics;
 mod network;
 mod observe;
 mod page;

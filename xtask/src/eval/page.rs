@@ -43,8 +43,10 @@ pub(super) fn text(rows: &[Row], observed: &Observed<'_>) -> Result<String, Box<
 }
 
 const HEAD: &str = "<!-- Made by `cargo xtask eval --models DIR --model-files DIR --write`; do not edit. -->\n\n\
-    # Accuracy of the baseline\n\n\
-    Predictions beside five tables of measured networks.\n\n\
+    # Accuracy on whole networks\n\n\
+    Predictions beside five tables of measured networks. Kernels are priced by the predictors that are built in, which \
+    learned from measured layers and from none of these networks, and by the roofline where none has seen such work: \
+    docs/time.md.\n\n\
     *Ratio* is the geometric mean of predicted / measured, *errors* are |predicted / measured - 1|, *in 80 %* is the share of \
     measured values between the 10 % and the 90 % bound. Where rows are known to be bad, figures without them stand in \
     brackets.\n";

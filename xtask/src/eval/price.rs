@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use dlcost::analysis::Analysis;
 use dlcost::assume::assume;
@@ -16,6 +17,7 @@ use dlcost::ir::shape::Shape;
 use dlcost::options::target::GpuName;
 use dlcost::passes::bind::Bindings;
 use dlcost::passes::payloads::check_payloads;
+use dlcost::predict::learned::predictors::Predictors;
 use dlcost::predict::network::{Estimate, estimate};
 use dlcost::predict::plans::Plans;
 use dlcost::report::Interval;
@@ -92,7 +94,7 @@ impl Analysed {
     }
 
     /// Prices the form on a target.
-    pub(super) fn price(&self, target: &Target) -> Result<Price, Unpriced> {
+    pub(super) fn price(&self, target: &Target, predictors: &Arc<Predictors>) -> Result<Price, Unpriced> {
         let batch = self.analysis.bound.batch.as_deref();
         let free = batch.filter(|batch| self.analysis.bound.free.iter().any(|symbol| symbol.name() == *batch));
         let Some(batch) = free else {
@@ -100,9 +102,9 @@ impl Analysed {
             let bindings = Bindings { batch: Some(target.batch), ..self.bindings.clone() };
             let analysis = analyse(&self.model, &bindings);
             sound(&analysis)?;
-            return price(&analysis, None, target);
+            return price(&analysis, None, target, predictors);
         };
-        price(&self.analysis, Some(batch), target)
+        price(&self.analysis, Some(batch), target, predictors)
     }
 }
 
@@ -116,7 +118,12 @@ fn sound(analysis: &Analysis) -> Result<(), Unpriced> {
     error.map_or(Ok(()), |error| Err(Unpriced(format!("not priced: {}", error.code.name()))))
 }
 
-fn price(analysis: &Analysis, batch: Option<&str>, asked: &Target) -> Result<Price, Unpriced> {
+fn price(
+    analysis: &Analysis,
+    batch: Option<&str>,
+    asked: &Target,
+    predictors: &Arc<Predictors>,
+) -> Result<Price, Unpriced> {
     let mut values = assume(&analysis.bound, asked.mode()).values;
     let mut bind = |name: &str, value: u64| values.insert(name.to_owned(), i128::from(value));
     if let Some(batch) = batch {
@@ -131,8 +138,9 @@ fn price(analysis: &Analysis, batch: Option<&str>, asked: &Target) -> Result<Pri
     let gpu = choose(&[GpuName::Id(asked.device.clone())], &[]).ok().and_then(|gpus| gpus.into_iter().next());
     let gpu = gpu.ok_or_else(unknown_device)?;
     // The runtime is in the request, so that it does not matter who wrote the file.
+    let request = Request { predictors: Some(Arc::clone(predictors)), ..request(asked) };
     let context = Context { analysis, producer: "", mode: asked.mode(), batch: Some(asked.batch) };
-    let resolved = target::Target::resolve(&request(asked), &gpu, &context);
+    let resolved = target::Target::resolve(&request, &gpu, &context);
     let (target, _) = resolved.ok_or_else(unknown_device)?;
     let unbound = || Unpriced("not priced: unbound-dim".to_owned());
     let plans = Plans::new(analysis);

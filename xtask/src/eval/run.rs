@@ -1,10 +1,10 @@
 //! The chore itself: options in, tables and figures out.
 
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use dlcost::predict::learned::rates::Anchors;
+use dlcost::predict::learned::predictors::Predictors;
 
 use super::network::ModelFiles;
 use super::observe::{Asked, Observed, Skipped, observe};
@@ -33,9 +33,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     predictors: Option<PathBuf>,
 
-    /// Measured rates of devices that no predictor has seen: none, or those of the catalogue
-    #[arg(long, value_name = "none|catalogue", default_value = "none")]
-    anchors: String,
+    /// Rates that were seen on cards that no predictor learned from: none, or a file in the form of anchors.csv; else those
+    /// of the catalogue
+    #[arg(long, value_name = "none|FILE")]
+    anchors: Option<String>,
 
     /// Columns that make a set: table, source, device, family, pass, precision, model, framework, layout; of layers
     /// source, device, chip, family, op, pass, precision, framework, section
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return layers::run(&layers::Asked {
             layers: &arguments.layers,
             predictors: arguments.predictors.as_ref(),
-            anchors: anchors(&arguments.anchors)?,
+            anchors: arguments.anchors.as_deref(),
             by: &arguments.by,
             min_ms: arguments.min_ms,
             dev: arguments.dev,
@@ -98,7 +99,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     let count = rows.len() + broken.len();
-    let mut observed = judged(&rows, folder, &files, arguments.min_ms);
+    let predictors = match &arguments.predictors {
+        Some(folder) => Arc::new(Predictors::of_folder(folder)?),
+        None => Predictors::built_in(),
+    };
+    let mut observed = judged(&rows, folder, &files, &predictors, arguments.min_ms);
     observed.skipped.extend(broken);
     let sets = sets(&observed.observations, &by);
     if arguments.json {
@@ -115,18 +120,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(true)
 }
 
-fn anchors(text: &str) -> Result<Anchors, Box<dyn Error>> {
-    match text {
-        "none" => Ok(Anchors::Ignore),
-        "catalogue" => Ok(Anchors::Use),
-        other => Err(format!("--anchors {other}: none, or catalogue").into()),
-    }
-}
-
-fn judged<'r>(rows: &'r [Row], folder: &Path, files: &ModelFiles, min_ms: f64) -> Observed<'r> {
+fn judged<'r>(
+    rows: &'r [Row],
+    folder: &Path,
+    files: &ModelFiles,
+    predictors: &Arc<Predictors>,
+    min_ms: f64,
+) -> Observed<'r> {
     let doubts = doubt::reasons(rows);
     let asked: Vec<Asked<'r>> =
         rows.iter().zip(doubts).map(|(row, doubt)| Asked { row, question: Question::of(row, files), doubt }).collect();
-    let answers = judge::answers(folder, asked.iter().filter_map(|asked| asked.question.as_ref().ok()));
+    let questions = asked.iter().filter_map(|asked| asked.question.as_ref().ok());
+    let answers = judge::answers(folder, predictors, questions);
     observe(&asked, &answers, min_ms)
 }

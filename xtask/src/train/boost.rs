@@ -41,6 +41,8 @@ pub(crate) struct Growth {
     pub(crate) rows: f64,
     /// Whether it is the median of errors that is fitted instead of their mean: for tables with wild rows.
     pub(crate) median: bool,
+    /// The most bins of a feature.
+    pub(crate) bins: usize,
     /// Seed of what is drawn.
     pub(crate) seed: u64,
 }
@@ -56,6 +58,7 @@ impl Default for Growth {
             features: 0.7,
             rows: 0.8,
             median: false,
+            bins: MOST_BINS,
             seed: 1,
         }
     }
@@ -66,10 +69,11 @@ const MOST_BINS: usize = 255;
 
 impl Instances {
     /// Bins rows of features: the same number in each.
-    pub(crate) fn new(features: &[f32], width: usize, measurement: Vec<u32>, base: Vec<f64>) -> Self {
+    pub(crate) fn new(features: &[f32], width: usize, measurement: Vec<u32>, base: Vec<f64>, bins: usize) -> Self {
         assert_eq!(features.len(), width * measurement.len());
         assert_eq!(base.len(), measurement.len());
-        let cuts: Vec<Vec<f32>> = (0..width).map(|feature| cuts(features, width, feature)).collect();
+        let cuts: Vec<Vec<f32>> =
+            (0..width).map(|feature| cuts(features, width, feature, bins.min(MOST_BINS))).collect();
         let mut bins = vec![0; features.len()];
         for (bins, values) in bins.chunks_exact_mut(width.max(1)).zip(features.chunks_exact(width.max(1))) {
             for ((bin, value), cuts) in bins.iter_mut().zip(values).zip(&cuts) {
@@ -90,7 +94,7 @@ impl Instances {
 }
 
 /// Cuts at quantiles of the distinct values, in the middle between neighbours.
-fn cuts(features: &[f32], width: usize, feature: usize) -> Vec<f32> {
+fn cuts(features: &[f32], width: usize, feature: usize, most: usize) -> Vec<f32> {
     let mut values: Vec<f32> = features.iter().skip(feature).step_by(width.max(1)).copied().collect();
     values.retain(|value| !value.is_nan());
     values.sort_unstable_by(f32::total_cmp);
@@ -107,9 +111,9 @@ fn cuts(features: &[f32], width: usize, feature: usize) -> Vec<f32> {
     // A value that fills a bin of its own leaves fewer for the rest, which are spread evenly over what remains.
     for pair in distinct.windows(2) {
         passed += pair[0].1;
-        let left = MOST_BINS.saturating_sub(cuts.len() + 1).max(1) as f64;
-        let step = if distinct.len() <= MOST_BINS { 0.0 } else { (total as f64 - taken) / left };
-        if cuts.len() + 1 < MOST_BINS && passed as f64 >= taken + step {
+        let left = most.saturating_sub(cuts.len() + 1).max(1) as f64;
+        let step = if distinct.len() <= most { 0.0 } else { (total as f64 - taken) / left };
+        if cuts.len() + 1 < most && passed as f64 >= taken + step {
             cuts.push(f32::midpoint(pair[0].0, pair[1].0));
             taken = passed as f64;
         }
@@ -474,7 +478,7 @@ mod tests {
             times.push(true_first + true_second);
         }
         let order: Vec<u32> = (0..4_000).collect();
-        let part = |features: &[f32]| Instances::new(features, 1, order.clone(), vec![1.0; 4_000]);
+        let part = |features: &[f32]| Instances::new(features, 1, order.clone(), vec![1.0; 4_000], MOST_BINS);
         let data = Data { weights: vec![1.0; 4_000], parts: vec![part(&first), part(&second)], times };
         let forests = grow(&data, &Growth { trees: 150, leaves: 8, features: 1.1, ..Growth::default() }, |_| ());
         let total = |x: f32, y: f32| forests[0].value(&[x]).exp() + forests[1].value(&[y]).exp();
@@ -489,7 +493,7 @@ mod tests {
         let times: Vec<f64> = (0..20_000).map(|at| 1.0 + f64::from(at % 977_u32) / 100.0).collect();
         let data = Data {
             weights: vec![1.0; 20_000],
-            parts: vec![Instances::new(&features, 1, (0..20_000).collect(), vec![1.0; 20_000])],
+            parts: vec![Instances::new(&features, 1, (0..20_000).collect(), vec![1.0; 20_000], MOST_BINS)],
             times,
         };
         let growth = Growth { trees: 10, features: 1.1, ..Growth::default() };
@@ -498,7 +502,7 @@ mod tests {
 
     #[test]
     fn few_values_have_a_bin_each() {
-        let cuts = cuts(&[1.0, 2.0, 2.0, 3.0, f32::NAN], 1, 0);
+        let cuts = cuts(&[1.0, 2.0, 2.0, 3.0, f32::NAN], 1, 0, MOST_BINS);
         assert_eq!(cuts, [1.5, 2.5]);
     }
 }

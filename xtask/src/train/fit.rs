@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use dlcost::predict::learned::forest::Forest;
-use dlcost::predict::learned::rates::Anchors;
-use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section};
+use dlcost::predict::learned::rates::{Anchors, scaled};
+use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section, Tuned};
 
+use super::anchor::FACTORS;
 use super::boost::{Growth, grow};
-use super::prepare::{Example, predicted, prepare};
+use super::prepare::{Example, predicted, predicted_on, prepare};
 
 /// How the models of a section are grown.
 #[derive(Clone, Copy, Debug)]
@@ -32,84 +33,46 @@ pub(crate) struct LeftOut {
     errors: Vec<f64>,
 }
 
-/// The plan of a section.
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { chip, rows, sheet, anchored, .. } = self;
+        write!(
+            f,
+            "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({rows} rows)",
+            100.0 * sheet,
+            100.0 * anchored
+        )
+    }
+}
+
+/// The plan of a section with so many examples: many large trees where there are many, and few small ones where there are
+/// few.
 pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
-    let mut seen = Growth { seed, ..Growth::default() };
+    let (trees, leaves, rate, least) = match count {
+        0..3_000 => (300, 31, 0.05, 3.0),
+        3_000..40_000 => (700, 63, 0.08, 5.0),
+        _ => (500, 255, 0.1, 10.0),
+    };
+    let mut seen = Growth { trees, leaves, rate, least, features: 0.8, rows: 0.8, seed, ..Growth::default() };
     match section {
-        "convolution/tensorflow" | "product/serving" => {
-            seen.trees = 900;
-            seen.rate = 0.12;
-        }
-        "convolution/miopen" => {
-            seen.trees = 1500;
-            seen.rate = 0.1;
-            seen.median = true;
-        }
-        "convolution/tensorrt" => {
-            seen.trees = 1500;
-            seen.rate = 0.1;
-        }
-        "convolution/cudnn" | "recurrent/cudnn" | "product/cudnn" | "convolution/pytorch" => {
-            seen.trees = 800;
-            seen.rate = 0.05;
-            seen.least = 3.0;
-            seen.leaves = 31;
-        }
+        "convolution/tensorflow" | "product/serving" | "attention/serving" => (seen.trees, seen.rate) = (900, 0.07),
+        "convolution/tensorrt" => seen.trees = 600,
+        // Searched kernels: a few rows are ten times what they should be.
+        "convolution/miopen" | "convolution/miopen-3d" => seen.median = true,
         _ => {}
     }
-    let env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
-    if let Some(x) = env("T_TREES") {
-        seen.trees = x as usize;
-    }
-    if let Some(x) = env("T_LEAVES") {
-        seen.leaves = x as usize;
-    }
-    if let Some(x) = env("T_RATE") {
-        seen.rate = x;
-    }
-    if let Some(x) = env("T_LEAST") {
-        seen.least = x;
-    }
-    if let Some(x) = env("T_PULL") {
-        seen.pull = x;
-    }
-    if let Some(x) = env("T_FEATURES") {
-        seen.features = x;
-    }
-    if let Some(x) = env("T_ROWS") {
-        seen.rows = x;
-    }
-    if let Some(x) = env("T_MEDIAN") {
-        seen.median = x > 0.0;
-    }
-    if count < 3_000 && std::env::var("T_LEAVES").is_err() {
-        seen.least = 3.0;
-        seen.leaves = 16;
-    }
-    let mut unseen =
-        Growth { trees: 250, leaves: 63, rate: 0.08, least: 20.0, pull: 10.0, features: 0.5, rows: 0.6, ..seen };
-    if let Some(x) = env("U_TREES") {
-        unseen.trees = x as usize;
-    }
-    if let Some(x) = env("U_LEAVES") {
-        unseen.leaves = x as usize;
-    }
-    if let Some(x) = env("U_RATE") {
-        unseen.rate = x;
-    }
-    if let Some(x) = env("U_LEAST") {
-        unseen.least = x;
-    }
-    if let Some(x) = env("U_PULL") {
-        unseen.pull = x;
-    }
-    if let Some(x) = env("U_FEATURES") {
-        unseen.features = x;
-    }
-    if let Some(x) = env("U_MEDIAN") {
-        unseen.median = x > 0.0;
-    }
-    Plan { seen, unseen, most: 60_000, leaves_out: true }
+    let unseen = Growth {
+        trees: 250,
+        leaves: 63,
+        rate: 0.08,
+        least: 20.0,
+        pull: 10.0,
+        features: 0.5,
+        rows: 0.6,
+        bins: 64,
+        ..seen
+    };
+    Plan { seen, unseen, most: 40_000, leaves_out: true }
 }
 
 /// Fits a section on examples; what is told of progress goes to `tell`.
@@ -147,13 +110,23 @@ pub(crate) fn fit(
         domain,
         seen_interval: wide,
         unseen_interval: wide,
+        by_board: Vec::new(),
+        tuned: Vec::new(),
     };
-    let calibration: Vec<f64> = examples
+    let calibration: Vec<(&str, f64)> = examples
         .iter()
         .filter(|example| example.calibrates && !example.dev)
-        .filter_map(|example| Some(libm::log(example.time_ms / predicted(&section, example, Anchors::Ignore)?)))
+        .filter_map(|example| {
+            let error = libm::log(example.time_ms / predicted(&section, example, Anchors::Ignore)?);
+            Some((&*example.device.id, error))
+        })
         .collect();
-    section.seen_interval = interval(calibration).unwrap_or(wide);
+    section.seen_interval = interval(calibration.iter().map(|(_, error)| *error).collect()).unwrap_or(wide);
+    let of_board = |board: &String| {
+        let errors: Vec<f64> = calibration.iter().filter(|(of, _)| of == board).map(|(_, error)| *error).collect();
+        interval(errors.clone()).filter(|_| errors.len() >= ENOUGH).unwrap_or(section.seen_interval)
+    };
+    section.by_board = section.boards.iter().map(of_board).collect();
     let mut left_out = Vec::new();
     if plan.leaves_out {
         left_out = leave_out(&learned, plan, tell, name);
@@ -165,14 +138,41 @@ pub(crate) fn fit(
     (section, left_out)
 }
 
+/// Learns what a few rows of a device tell: the rates that make them come out best, and what remains.
+pub(crate) fn tune(section: &mut Section, board: &str, examples: &[&Example]) {
+    let Some(device) = examples.first().map(|example| example.device) else { return };
+    let mut best: Option<(f64, Tuned)> = None;
+    for product in FACTORS {
+        for copy in FACTORS {
+            let known = scaled(device, product, copy);
+            let predicted = |example: &&Example| {
+                Some(example.time_ms / predicted_on(section, example, &known, Knowledge::Anchored)?)
+            };
+            let mut errors: Vec<f64> = examples.iter().filter_map(predicted).map(libm::log).collect();
+            errors.sort_unstable_by(f64::total_cmp);
+            let middle = errors.get(errors.len() / 2).copied().unwrap_or_default();
+            // Rates far from the data sheet need a reason.
+            let strange = libm::log(product).abs() + libm::log(copy).abs() + middle.abs();
+            let error = errors.iter().map(|error| (error - middle).abs()).sum::<f64>() / errors.len().max(1) as f64;
+            let cost = error + 0.02 * strange;
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                let scale = libm::exp(middle) as f32;
+                best =
+                    Some((cost, Tuned { board: board.to_owned(), product: product as f32, copy: copy as f32, scale }));
+            }
+        }
+    }
+    section.tuned.extend(best.map(|(_, tuned)| tuned));
+}
+
 /// Devices in the order of how far they are from physics, so that one cut of their numbers parts what is alike.
-fn order(boards: &mut [String], examples: &[&Example]) {
+pub(crate) fn order(boards: &mut [String], examples: &[&Example]) {
     let mut sums: std::collections::HashMap<&str, (f64, f64)> = std::collections::HashMap::new();
     for example in examples {
         let base: f64 = (0..example.measurement.kernels.len())
             .filter_map(|kernel| {
                 let row = dlcost::predict::learned::row::Row::new();
-                super::prepare::described(example, kernel, Knowledge::Sheet, &[], row)
+                super::prepare::described(example, example.device, kernel, Knowledge::Sheet, &[], row)
                     .map(|described| described.base_ms)
             })
             .sum();
@@ -184,10 +184,11 @@ fn order(boards: &mut [String], examples: &[&Example]) {
     boards.sort_by(|a, b| mean(a).total_cmp(&mean(b)).then_with(|| a.cmp(b)));
 }
 
-fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
+/// Grows the forests of a model.
+pub(crate) fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
     let prepared = prepare(examples, knowledge, boards);
     let protocol = prepared.has_protocol();
-    let mut forests = grow(&prepared.data(), growth, |_| ()).into_iter();
+    let mut forests = grow(&prepared.data(growth.bins), growth, |_| ()).into_iter();
     let kernels: Forest = forests.next().unwrap_or_default();
     Model { kernels, protocol: if protocol { forests.next() } else { None } }
 }
@@ -246,8 +247,13 @@ fn unseen_only(model: Model) -> Section {
         domain: Vec::new(),
         seen_interval: wide,
         unseen_interval: wide,
+        by_board: Vec::new(),
+        tuned: Vec::new(),
     }
 }
+
+/// Rows from which on a board has an interval of its own.
+const ENOUGH: usize = 100;
 
 /// The interval that holds 80 % of errors (logarithms of measured over predicted), symmetric in the tails.
 fn interval(mut errors: Vec<f64>) -> Option<Interval> {

@@ -2,8 +2,8 @@
 //! fitted or scored, never where a model is.
 
 use dlcost::device::Precision;
-use dlcost::ops::work::{Convolution, Family, Function};
-use dlcost::predict::learned::setting::{AttentionKernel, Setting, Stack};
+use dlcost::ops::work::{Convolution, Exchange, Family, Function};
+use dlcost::predict::learned::setting::{AttentionKernel, Link, Setting, Stack};
 use dlcost::runtime::{Kernel, Layout, Library, Pass};
 
 use super::row::LayerRow;
@@ -61,6 +61,7 @@ pub(crate) const FRAMEWORKS: &[(&str, Stack, &str)] = &[
     ("rocm", Stack::Miopen, "pytorch@1"),
     ("miopen", Stack::Miopen, "pytorch@2"),
     ("nccl", Stack::Nccl, "pytorch@2"),
+    ("pytorch nccl", Stack::Nccl, "pytorch@1"),
 ];
 
 /// Names in the order of their numbers.
@@ -78,6 +79,10 @@ pub(crate) fn measure(row: &LayerRow) -> Result<Measurement, String> {
     let mut setting = Setting::of(stack);
     let passes = passes(row)?;
     let family = family(row)?;
+    // An exchange through any framework is one of the library under it.
+    let stack = if matches!(family, Family::Collective { .. }) { Stack::Nccl } else { stack };
+    setting.stack = stack;
+    setting.link = link(&row.interconnect);
     if matches!(family, Family::Attention { .. }) {
         setting.attention = attention_kernel(&row.kernel, &row.framework);
         setting.small_cache = row.notes.contains("kv_cache=fp8");
@@ -119,6 +124,8 @@ fn family(row: &LayerRow) -> Result<Family, String> {
             window: one(s.kernel_h) * one(s.kernel_w),
             average: row.op.starts_with("avg"),
         },
+        "all_reduce" | "all_gather" | "reduce_scatter" | "alltoall" => collective(row, &row.family)?,
+        "copy" if matches!(&*row.op, "send_recv" | "sendrecv") => collective(row, "send_recv")?,
         "embedding" => Family::Embedding { rows: s.rows, cols: s.cols, table: 32_000 },
         "attention" => Family::Attention {
             batch: s.batch,
@@ -143,6 +150,36 @@ fn family(row: &LayerRow) -> Result<Family, String> {
         },
         other => return Err(format!("family not described: {other}")),
     })
+}
+
+/// An exchange; hosts stand in the text of the interconnect: `2 node(s) x 4`.
+fn collective(row: &LayerRow, name: &str) -> Result<Family, String> {
+    let exchange = match name {
+        "all_reduce" => Exchange::AllReduce,
+        "all_gather" => Exchange::AllGather,
+        "reduce_scatter" => Exchange::ReduceScatter,
+        "alltoall" => Exchange::AllToAll,
+        _ => Exchange::SendReceive,
+    };
+    let hosts = row.interconnect.split([';', ',']).find_map(|part| {
+        let (count, rest) = part.trim().split_once(' ')?;
+        rest.starts_with("node").then(|| count.parse::<u32>().ok()).flatten()
+    });
+    let devices = u32::try_from(row.sizes.replicas.max(2)).map_err(|_| "replicas are too many".to_owned())?;
+    Ok(Family::Collective { exchange, bytes: row.sizes.bytes.max(1), devices, hosts: hosts.unwrap_or(1) })
+}
+
+/// What joins the devices of a host, by the text of the interconnect.
+fn link(text: &str) -> Link {
+    if text.contains("in pairs") {
+        Link::Pairs
+    } else if text.contains("nvlink") || text.contains("nvswitch") || text.contains("infinity") {
+        Link::All
+    } else if text.contains("pcie") {
+        Link::Pcie
+    } else {
+        Link::Board
+    }
 }
 
 /// Sizes of a convolution; outputs follow from padding and stride.
@@ -232,6 +269,7 @@ fn kernel(row: &LayerRow, family: Family, pass: Pass, precision: Precision, sett
             let states = elements(&[batch, steps, hidden, directions]);
             (flops, (weights + 2.0 * states) * width, states * width)
         }
+        Family::Collective { bytes, .. } => (0.0, bytes as f64, bytes as f64),
         _ => {
             let elements = if s.numel > 0 { s.numel as f64 } else { elements(&[s.rows.max(1), s.cols.max(1)]) };
             let bytes = if s.bytes > 0 { s.bytes as f64 } else { 2.0 * elements * width };
@@ -272,6 +310,22 @@ fn flops_each(op: &str) -> f64 {
     }
 }
 
+/// Who timed an exchange, by how the text of the framework begins: on the device, from the host, or both ends of many.
+fn prober(framework: &str) -> u8 {
+    let names = [
+        "pytorch 2 nccl (kineto",
+        "pytorch nccl (Aceso",
+        "nccl ",
+        "trtllm",
+        "nccl-tests",
+        "pytorch 2.9",
+        "superbench",
+        "cuda",
+    ];
+    let at = names.iter().position(|name| framework.starts_with(name));
+    at.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or_default()
+}
+
 /// The number of the run that notes name: `run=K40/3`, or a sheet of its own.
 fn run(notes: &str) -> u8 {
     let named = notes.split_whitespace().find_map(|word| word.strip_prefix("run="));
@@ -308,6 +362,8 @@ fn protocol(row: &LayerRow, stack: Stack, family: &Family) -> Option<Protocol> {
         (Stack::Pytorch1, _) if &*row.pass == "forward" => 0.25,
         (Stack::Pytorch2, "neusight") => 0.005,
         (Stack::Cudnn, _) => 0.004,
+        // Who measured, and how: some from the host, some on the device.
+        (Stack::Nccl, _) => 0.004,
         _ => return None,
     };
     let position = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
@@ -333,7 +389,7 @@ fn protocol(row: &LayerRow, stack: Stack, family: &Family) -> Option<Protocol> {
         optimizer: optimizer as u8,
         activation: activation as u8,
         bias: row.use_bias,
-        run: run(&row.notes),
+        run: if stack == Stack::Nccl { prober(&row.framework) } else { run(&row.notes) },
         inputs,
         outputs,
         ..Protocol::default()

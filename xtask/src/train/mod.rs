@@ -1,6 +1,12 @@
 //! `cargo xtask train`: makes predictors from tables of measured layers.
 
+#[cfg(feature = "train")]
+pub(crate) mod anchor;
 pub(crate) mod boost;
+#[cfg(feature = "train")]
+mod card;
+#[cfg(feature = "contest")]
+mod contest;
 pub(crate) mod fit;
 pub(crate) mod measure;
 pub(crate) mod prepare;

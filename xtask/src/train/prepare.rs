@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dlcost::device::{Device, Found, find};
+use dlcost::device::Device;
 use dlcost::predict::learned::rates::{Anchors, Rates};
 use dlcost::predict::learned::row::Row;
 use dlcost::predict::learned::section::{Knowledge, Section};
 use dlcost::predict::learned::setting::Stack;
 use dlcost::predict::learned::{Described, describe, section_name};
 
+use super::anchor::Devices;
 use super::boost::{Data, Instances};
 use super::measure::{Measurement, Protocol, measure};
 use super::row::LayerRow;
@@ -36,12 +37,10 @@ pub(crate) struct Example {
 pub(crate) type Sections = BTreeMap<String, Vec<Example>>;
 
 /// Sorts rows into sections; what cannot be used is counted by its reason.
-pub(crate) fn examples(rows: &[LayerRow], refused: &mut HashMap<String, usize>) -> Sections {
+pub(crate) fn examples(rows: &[LayerRow], devices: &mut Devices, refused: &mut HashMap<String, usize>) -> Sections {
     let mut sections = Sections::new();
-    let mut devices: HashMap<String, Option<&'static Device>> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
-        let device = *devices.entry(row.device.to_string()).or_insert_with(|| device(&row.device));
-        match example(index, row, device) {
+        match example(index, row, devices.find(&row.device)) {
             Ok((section, example)) => sections.entry(section).or_default().push(example),
             Err(reason) => *refused.entry(reason).or_default() += 1,
         }
@@ -49,19 +48,12 @@ pub(crate) fn examples(rows: &[LayerRow], refused: &mut HashMap<String, usize>) 
     sections
 }
 
-fn device(id: &str) -> Option<&'static Device> {
-    match find(id) {
-        Ok(Found { device, .. }) => Some(device),
-        Err(_) => None,
-    }
-}
-
 fn example(index: usize, row: &LayerRow, device: Option<&'static Device>) -> Result<(String, Example), String> {
     let device = device.ok_or_else(|| format!("device not in the catalogue: {}", row.device))?;
     let measurement = measure(row)?;
     doubtful(row, &measurement)?;
     let kernel = measurement.kernels.first().ok_or("no kernel")?;
-    let section = section_name(kernel, measurement.setting).ok_or("family not learned")?;
+    let section = section_name(kernel, measurement.setting.stack).ok_or("family not learned")?;
     let group = row.row_group.as_bytes();
     let share = |salt: &[u8]| {
         let digest = md5::compute([salt, group].concat());
@@ -88,7 +80,7 @@ fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
     if &*row.source == "tf1_quadro_p2000" && &*row.pass == "train_step" {
         return Err("too little memory for workspaces: training 2.3 times too long".to_owned());
     }
-    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) {
+    if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) && measurement.setting.stack != Stack::Nccl {
         return Err("repeats scatter by more than their median".to_owned());
     }
     if measurement.kernels.iter().any(|kernel| !kernel.flops.is_finite() || kernel.bytes() <= 0.0) {
@@ -124,6 +116,7 @@ pub(crate) const PROTOCOL_WIDTH: usize = 14;
 /// Describes a kernel of an example as a model of a section sees it.
 pub(crate) fn described(
     example: &Example,
+    device: &Device,
     kernel: usize,
     knowledge: Knowledge,
     boards: &[String],
@@ -131,9 +124,9 @@ pub(crate) fn described(
 ) -> Option<Described> {
     let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
     let kernel = example.measurement.kernels.get(kernel)?;
-    let mut described = describe(kernel, example.device, example.measurement.setting, anchors, row)?;
+    let mut described = describe(kernel, device, example.measurement.setting, anchors, row)?;
     if knowledge == Knowledge::Seen {
-        described.row.add("board", board(example.device, boards));
+        described.row.add("board", board(device, boards));
     }
     Some(described)
 }
@@ -145,18 +138,19 @@ fn board(device: &Device, boards: &[String]) -> f64 {
 /// Physical time of a protocol, ms, and its features.
 pub(crate) fn protocol_row(
     example: &Example,
+    device: &Device,
     protocol: &Protocol,
     knowledge: Knowledge,
     boards: &[String],
     kernels_ms: f64,
 ) -> (f64, [f32; PROTOCOL_WIDTH]) {
     let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
-    let rates = Rates::of(example.device, dlcost::device::Precision::Fp32, anchors);
+    let rates = Rates::of(device, dlcost::device::Precision::Fp32, anchors);
     let moved = protocol.bytes / rates.memory;
     let base = protocol.floor_ms + moved;
     let log = |value: f64| libm::log2(value.max(1e-9)) as f32;
     let flag = |truth: bool| f32::from(u8::from(truth));
-    let board = if knowledge == Knowledge::Seen { board(example.device, boards) } else { -1.0 };
+    let board = if knowledge == Knowledge::Seen { board(device, boards) } else { -1.0 };
     let family = example.measurement.kernels.first().map_or(0, |kernel| kernel.pass as u8);
     let row = [
         board as f32,
@@ -195,7 +189,7 @@ pub(crate) fn prepare(examples: &[&Example], knowledge: Knowledge, boards: &[Str
         let mut together = 0.0;
         for kernel in 0..example.measurement.kernels.len() {
             let row = if prepared.names.is_empty() { Row::with_names() } else { Row::new() };
-            let Some(described) = described(example, kernel, knowledge, boards, row) else { continue };
+            let Some(described) = described(example, example.device, kernel, knowledge, boards, row) else { continue };
             if prepared.names.is_empty() {
                 prepared.names = described.row.names().to_vec();
                 prepared.width = prepared.names.len();
@@ -206,7 +200,7 @@ pub(crate) fn prepare(examples: &[&Example], knowledge: Knowledge, boards: &[Str
             prepared.kernel_base.push(described.base_ms);
         }
         if let Some(protocol) = &example.measurement.protocol {
-            let (base, row) = protocol_row(example, protocol, knowledge, boards, together);
+            let (base, row) = protocol_row(example, example.device, protocol, knowledge, boards, together);
             prepared.protocols.extend(row);
             prepared.protocol_of.push(at as u32);
             prepared.protocol_base.push(base);
@@ -236,10 +230,10 @@ impl Prepared {
     }
 
     /// What trees are grown on.
-    pub(crate) fn data(self) -> Data {
-        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base)];
+    pub(crate) fn data(self, bins: usize) -> Data {
+        let mut parts = vec![Instances::new(&self.kernels, self.width, self.kernel_of, self.kernel_base, bins)];
         if !self.protocol_of.is_empty() {
-            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base));
+            parts.push(Instances::new(&self.protocols, PROTOCOL_WIDTH, self.protocol_of, self.protocol_base, bins));
         }
         Data { times: self.times, weights: self.weights, parts }
     }
@@ -247,16 +241,24 @@ impl Prepared {
 
 /// What a section predicts for an example, ms.
 pub(crate) fn predicted(section: &Section, example: &Example, anchors: Anchors) -> Option<f64> {
-    let knowledge = section.knowledge(example.device, anchors);
+    if let Some((tuned, device)) = section.tuned(example.device) {
+        let time = predicted_on(section, example, &device, Knowledge::Anchored)?;
+        return Some(time * f64::from(tuned.scale));
+    }
+    predicted_on(section, example, example.device, section.knowledge(example.device, anchors))
+}
+
+/// The same on a device that is known in a way.
+pub(crate) fn predicted_on(section: &Section, example: &Example, device: &Device, knowledge: Knowledge) -> Option<f64> {
     let (model, _) = section.model(knowledge);
     let (mut sum, mut together) = (0.0, 0.0);
     for kernel in 0..example.measurement.kernels.len() {
-        let described = described(example, kernel, knowledge, &section.boards, Row::new())?;
+        let described = described(example, device, kernel, knowledge, &section.boards, Row::new())?;
         sum += described.base_ms * libm::exp(model.kernels.value(&described.row.values));
         together += described.base_ms;
     }
     if let Some(protocol) = &example.measurement.protocol {
-        let (base, row) = protocol_row(example, protocol, knowledge, &section.boards, together);
+        let (base, row) = protocol_row(example, device, protocol, knowledge, &section.boards, together);
         sum += base * libm::exp(model.protocol.as_ref().map_or(0.0, |forest| forest.value(&row)));
     }
     Some(sum)

@@ -1,0 +1,50 @@
+//! What no kernel beats, whatever a predictor says: its bytes through memory where nothing of them is cached, and the work
+//! of its cheapest algorithm at the peak.
+
+use crate::device::{Device, Precision};
+use crate::ops::work::{Convolution, Family, product};
+use crate::runtime::Kernel;
+
+/// The least time of one launch, ms.
+#[must_use]
+pub fn floor_ms(kernel: &Kernel, device: &Device) -> f64 {
+    traffic_ms(kernel, device).max(arithmetic_ms(kernel, device))
+}
+
+/// Bytes that the last-level cache cannot hold, at the bandwidth of the data sheet, or the one that was seen.
+fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
+    let cached = device.memory.l2_mib * 1_048_576.0;
+    let bandwidth = device.memory.gb_s.max(device.reached.copy_gb_s.unwrap_or_default());
+    if bandwidth > 0.0 { (kernel.bytes() - cached).max(0.0) / (bandwidth * 1e6) } else { 0.0 }
+}
+
+/// Products of the cheapest algorithm at the peak, or at the rate that was seen. What else is computed has no exact count.
+fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
+    let saved = match kernel.family {
+        Family::Convolution(convolution) => saved_by_windows(&convolution),
+        Family::Product { .. } | Family::Recurrent { .. } => 1.0,
+        // Half of the pairs may be hidden by a mask that counts do not know.
+        Family::Attention { .. } => 2.0,
+        _ => return 0.0,
+    };
+    let peak = peak_tflops(kernel.precision, device);
+    if peak > 0.0 { kernel.flops / saved / (peak * 1e9) } else { 0.0 }
+}
+
+/// How many times fewer products than the direct algorithm the cheapest one needs: 4 for Winograd's F(4×4, 3×3), and for
+/// FFT more only where windows are larger than those of networks.
+fn saved_by_windows(convolution: &Convolution) -> f64 {
+    let unit = convolution.stride == [1; 3] && convolution.dilation == [1; 3];
+    if unit && product(&convolution.kernel) > 1 { 4.0 } else { 1.0 }
+}
+
+/// The highest rate that a product may be computed at, TFLOPS: libraries take fp32 for fewer bits where the device has slow
+/// units for them. Boards that hold more than the boost clock of their sheet are that much faster.
+fn peak_tflops(precision: Precision, device: &Device) -> f64 {
+    let instead = if precision == Precision::Fp64 { precision } else { Precision::Fp32 };
+    let rates = [precision, instead].map(|precision| device.matrix_tflops(precision));
+    let seen = device.reached.products.of(precision).unwrap_or_default();
+    let board = &device.board;
+    let clock = if board.boost_mhz > 0.0 { (board.sustained_mhz / board.boost_mhz).max(1.0) } else { 1.0 };
+    (rates.into_iter().fold(0.0, f64::max) * clock).max(seen)
+}
