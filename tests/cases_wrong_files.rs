@@ -167,7 +167,6 @@ fn files_of_other_kinds_are_known_by_their_first_bytes() {
         (b"\x80\x02ccollections\nOrderedDict\n".to_vec(), "pickle"),
         (b"\x80\x03c__main__\nNet\n".to_vec(), "pickle"),
         (b"\x80\x02N.".to_vec(), "pickle"),
-        (b"\x89HDF\r\n\x1a\n\0\0\0\0".to_vec(), "HDF5"),
         (safetensors, "safetensors"),
         (padded, "safetensors"),
         (metadata, "safetensors"),
