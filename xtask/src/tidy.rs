@@ -10,8 +10,11 @@ use crate::{Outcome, generate, pages, root};
 /// Longest line of a table in TOML: beyond it nobody sees what a row says.
 const TOML_COLUMNS: usize = 160;
 
-/// Largest file under version control.
+/// Largest file under version control, but for predictors.
 const FILE_BYTES: u64 = 1_500_000;
+
+/// Most bytes of all predictors together: they are built into the program.
+const PREDICTOR_BYTES: u64 = 16_000_000;
 
 /// Marks of code that is not written yet. Split, so that this file does not hold them.
 const UNWRITTEN: [&str; 2] = [concat!("todo", "!("), concat!("unimplemented", "!(")];
@@ -81,8 +84,16 @@ fn rules_on_files(root: &Path) -> Outcome {
         println!("{path}: {what}");
         sound = false;
     };
+    let mut predictors = 0;
     for path in files(root)? {
         let Ok(metadata) = fs::metadata(root.join(&path)) else { continue };
+        if path.starts_with("predictors/") && path.ends_with(".bin") {
+            predictors += metadata.len();
+            if predictors > PREDICTOR_BYTES {
+                complain(&path, &format!("predictors have more than {PREDICTOR_BYTES} bytes together"));
+            }
+            continue;
+        }
         if metadata.len() > FILE_BYTES {
             complain(&path, &format!("{} bytes; at most {FILE_BYTES} belong under version control", metadata.len()));
             continue;

@@ -99,6 +99,10 @@ impl<'b> Reader<'b> {
         self.array().map(u16::from_le_bytes)
     }
 
+    fn i16(&mut self) -> Result<i16, FileError> {
+        self.array().map(i16::from_le_bytes)
+    }
+
     fn u32(&mut self) -> Result<usize, FileError> {
         self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
@@ -223,20 +227,51 @@ fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
     let sizes = reader.bytes(trees.checked_mul(2).ok_or(ENDS)?)?;
     let sizes: Vec<u16> =
         sizes.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(u16::from_le_bytes).collect();
-    let count: usize = sizes.iter().map(|size| usize::from(*size)).sum();
-    let splits = reader.bytes(count.checked_mul(6).ok_or(ENDS)?)?;
-    let splits = splits.chunks_exact(6).filter_map(|bytes| <[u8; 6]>::try_from(bytes).ok());
-    let split = |[feature, bin, left, other_left, right, other_right]: [u8; 6]| Split {
-        feature,
-        bin,
-        left: u16::from_le_bytes([left, other_left]),
-        right: u16::from_le_bytes([right, other_right]),
-    };
-    let splits = splits.map(split).collect();
-    let leaves = reader.bytes((count + trees).checked_mul(2).ok_or(ENDS)?)?;
-    let leaves =
-        leaves.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(i16::from_le_bytes).collect();
+    let mut splits = Vec::new();
+    let mut leaves = Vec::new();
+    for &size in &sizes {
+        tree(reader, usize::from(size), &mut splits)?;
+        leaves.extend((0..=size).map(|_| reader.i16()).collect::<Result<Vec<_>, _>>()?);
+    }
     Ok(Forest { cuts, splits, leaves, sizes, unit, start })
+}
+
+/// Bits of a split's first byte that say which of its sides are leaves; the others are its feature.
+const LEFT_IS_LEAF: u8 = 0x40;
+const RIGHT_IS_LEAF: u8 = 0x80;
+
+/// Features that a split can name.
+pub const MOST_FEATURES: usize = 0x40;
+
+/// Reads the splits of a tree: two bytes each, a split before what hangs on it, left before right. Leaves are numbered in
+/// the order of the splits that they hang on.
+fn tree(reader: &mut Reader, size: usize, splits: &mut Vec<Split>) -> Result<(), FileError> {
+    const BROKEN: FileError = FileError::Damaged { what: "a tree hangs together no longer" };
+    let first = splits.len();
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut leaves = 0_u16;
+    for at in 0..size {
+        let [kind, bin] = reader.array()?;
+        let number = u16::try_from(at).map_err(|_| BROKEN)?;
+        if at > 0 {
+            let (parent, is_right) = open.pop().ok_or(BROKEN)?;
+            let parent = splits.get_mut(first + parent).ok_or(BROKEN)?;
+            if is_right { parent.right = number } else { parent.left = number }
+        }
+        let mut side = |is_leaf: bool| {
+            leaves += u16::from(is_leaf);
+            if is_leaf { Split::leaf(leaves - 1) } else { 0 }
+        };
+        let left = side(kind & LEFT_IS_LEAF != 0);
+        let right = side(kind & RIGHT_IS_LEAF != 0);
+        splits.push(Split { feature: kind & !(LEFT_IS_LEAF | RIGHT_IS_LEAF), bin, left, right });
+        for (bit, is_right) in [(RIGHT_IS_LEAF, true), (LEFT_IS_LEAF, false)] {
+            if kind & bit == 0 {
+                open.push((at, is_right));
+            }
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(BROKEN) }
 }
 
 /// Writes a file of sections.
@@ -302,12 +337,38 @@ fn put_forest(body: &mut Vec<u8>, forest: &Forest) {
     body.extend(forest.start.to_le_bytes());
     body.extend((forest.sizes.len() as u32).to_le_bytes());
     forest.sizes.iter().for_each(|size| body.extend(size.to_le_bytes()));
-    for split in &forest.splits {
-        body.extend([split.feature, split.bin]);
-        body.extend(split.left.to_le_bytes());
-        body.extend(split.right.to_le_bytes());
+    let (mut splits, mut leaves) = (&*forest.splits, &*forest.leaves);
+    for &size in &forest.sizes {
+        let size = usize::from(size);
+        let (Some((of, others)), Some((ends, other_ends))) =
+            (splits.split_at_checked(size), leaves.split_at_checked(size + 1))
+        else {
+            return;
+        };
+        put_tree(body, of, ends);
+        (splits, leaves) = (others, other_ends);
     }
-    forest.leaves.iter().for_each(|leaf| body.extend(leaf.to_le_bytes()));
+}
+
+/// Writes a tree in the order in which it is read.
+fn put_tree(body: &mut Vec<u8>, splits: &[Split], leaves: &[i16]) {
+    let mut ordered: Vec<i16> = Vec::new();
+    let mut open: Vec<u16> = if splits.is_empty() { Vec::new() } else { vec![0] };
+    while let Some(split) = open.pop().and_then(|at| splits.get(usize::from(at))) {
+        let mut kind = split.feature;
+        for (child, bit) in [(split.left, LEFT_IS_LEAF), (split.right, RIGHT_IS_LEAF)] {
+            if let Some(leaf) = Split::as_leaf(child) {
+                kind |= bit;
+                ordered.push(leaves.get(usize::from(leaf)).copied().unwrap_or_default());
+            }
+        }
+        body.extend([kind, split.bin]);
+        open.extend([split.right, split.left].into_iter().filter(|child| Split::as_leaf(*child).is_none()));
+    }
+    if splits.is_empty() {
+        ordered.extend(leaves.first());
+    }
+    ordered.iter().for_each(|leaf| body.extend(leaf.to_le_bytes()));
 }
 
 #[cfg(test)]

@@ -46,6 +46,12 @@ impl Split {
     pub const fn leaf(index: u16) -> u16 {
         index | LEAF
     }
+
+    /// The leaf that a child is; `None` for a split.
+    #[must_use]
+    pub fn as_leaf(child: u16) -> Option<u16> {
+        (child & LEAF != 0).then_some(child & !LEAF)
+    }
 }
 
 impl Forest {
