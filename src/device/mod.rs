@@ -63,6 +63,14 @@ pub struct Board {
     pub power_w: f64,
 }
 
+impl Board {
+    /// Sustained over boost clock: peaks are given at the boost clock.
+    #[must_use]
+    pub fn sustained_share(&self) -> f64 {
+        if self.boost_mhz > 0.0 { (self.sustained_mhz / self.boost_mhz).clamp(0.3, 1.2) } else { 1.0 }
+    }
+}
+
 /// Memory of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {

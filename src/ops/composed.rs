@@ -53,7 +53,7 @@ impl Operator for DotProductAttention {
             let (batch, heads) = leading(query);
             Some(Family::Attention { batch, heads, kv_heads: heads, queries, keys, head_dim, causal: false })
         };
-        family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family)])
+        cx.one(family())
     }
 
     fn saved(&self, cx: &WorkCx<'_>) -> Saved {

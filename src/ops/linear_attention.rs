@@ -125,7 +125,7 @@ impl Operator for LinearAttention {
             let each = heads.saturating_add(kv_heads.saturating_mul(if self.delta { 2 } else { 1 }));
             Some(Family::Product { batch: batch.saturating_mul(each), m, n, k })
         };
-        family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family)])
+        cx.one(family())
     }
 
     /// Operands and result; the states between are computed again.

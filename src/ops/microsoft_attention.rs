@@ -370,10 +370,7 @@ impl Operator for MultiHeadAttention {
     }
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
-        match self.family(cx) {
-            Some(family) => vec![cx.all(family)],
-            None => vec![cx.elementwise()],
-        }
+        cx.one(self.family(cx))
     }
 
     /// A bias makes query, key and value anew.

@@ -173,10 +173,7 @@ impl Operator for CachedAttention {
     }
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
-        match self.family(cx) {
-            Some(family) => vec![cx.all(family)],
-            None => vec![cx.elementwise()],
-        }
+        cx.one(self.family(cx))
     }
 
     fn saved(&self, cx: &WorkCx<'_>) -> Saved {

@@ -220,7 +220,7 @@ impl Operator for Model {
             let n = u64::try_from(self.macs).ok()?.checked_div(k).filter(|&columns| columns > 0)?;
             Some(Family::Product { batch: 1, m: cx.output(0)?.dim(0)?, n, k })
         };
-        family().map_or_else(|| vec![cx.elementwise()], |family| vec![cx.all(family)])
+        cx.one(family())
     }
 }
 

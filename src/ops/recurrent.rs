@@ -273,10 +273,7 @@ impl Operator for Recurrent {
     }
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
-        match self.family(cx) {
-            Some(family) => vec![cx.all(family)],
-            None => vec![cx.elementwise()],
-        }
+        cx.one(self.family(cx))
     }
 
     /// Input, weights, first states and output, and of each step the gates and (LSTM) the state of the cells: what cuDNN

@@ -191,6 +191,12 @@ impl<'a> WorkCx<'a> {
         self.all(Family::Elementwise { elements, function })
     }
 
+    /// One work item of a family; a function of each element where the sizes of the family are not known.
+    #[must_use]
+    pub fn one(&self, family: Option<Family>) -> Vec<Work> {
+        vec![family.map_or_else(|| self.elementwise(), |family| self.all(family))]
+    }
+
     /// One work item that moves the elements of the outputs.
     #[must_use]
     pub fn moved(&self) -> Work {

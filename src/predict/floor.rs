@@ -44,7 +44,6 @@ fn peak_tflops(precision: Precision, device: &Device) -> f64 {
     let instead = if precision == Precision::Fp64 { precision } else { Precision::Fp32 };
     let rates = [precision, instead].map(|precision| device.matrix_tflops(precision));
     let seen = device.reached.products.of(precision).unwrap_or_default();
-    let board = &device.board;
-    let clock = if board.boost_mhz > 0.0 { (board.sustained_mhz / board.boost_mhz).max(1.0) } else { 1.0 };
+    let clock = device.board.sustained_share().max(1.0);
     (rates.into_iter().fold(0.0, f64::max) * clock).max(seen)
 }

@@ -75,7 +75,7 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
 
 /// The least that arithmetic needs, ms.
 fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
-    let clock = clock(device);
+    let clock = device.board.sustained_share();
     let plain = plain_rate(kernel.precision, device) * clock;
     let rate = match kernel.family {
         Family::Convolution(convolution) => return convolution_ms(kernel, &convolution, device),
@@ -116,13 +116,7 @@ fn plain_rate(precision: Precision, device: &Device) -> f64 {
 fn matrix_rate(precision: Precision, device: &Device) -> f64 {
     let fp32 = if precision == Precision::Fp64 { 0.0 } else { device.plain_tflops(Precision::Fp32) };
     let own = device.matrix_tflops(precision);
-    clock(device) * if own >= fp32 { own } else { fp32 * 0.95 }
-}
-
-/// Sustained over boost clock: peaks are given at the boost clock.
-fn clock(device: &Device) -> f64 {
-    let board = &device.board;
-    if board.boost_mhz > 0.0 { (board.sustained_mhz / board.boost_mhz).clamp(0.3, 1.2) } else { 1.0 }
+    device.board.sustained_share() * if own >= fp32 { own } else { fp32 * 0.95 }
 }
 
 /// Rows or columns up to which a product is one with vectors.
@@ -144,7 +138,7 @@ fn product_ms(kernel: &Kernel, flops: f64, [batch, m, n, k]: [u64; 4], device: &
         return tiled;
     }
     // A product with a vector or a few: dot products on ordinary units, no tile to fill.
-    tiled.min(flops / (plain_rate(precision, device) * clock(device) * 0.5 * 1e9))
+    tiled.min(flops / (plain_rate(precision, device) * device.board.sustained_share() * 0.5 * 1e9))
 }
 
 /// Whether products of a precision run on tensor or matrix cores.
@@ -219,7 +213,7 @@ fn convolution_ms(kernel: &Kernel, convolution: &Convolution, device: &Device) -
     if convolution.is_depthwise() || per_group_in < 4 && convolution.groups > 1 {
         // No library has a matrix product of one row for it; ordinary units, a third of them busy.
         let weight = if kernel.pass == Pass::BackwardWeight { 0.5 } else { 1.0 };
-        let rate = plain_rate(kernel.precision, device) * clock(device);
+        let rate = plain_rate(kernel.precision, device) * device.board.sustained_share();
         return flops / (rate * 0.33 * weight * 1e9);
     }
     let groups = convolution.groups.max(1);

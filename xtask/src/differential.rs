@@ -110,7 +110,7 @@ fn ask(arguments: &Arguments, opinion: &mut dyn Opinion) -> Outcome {
         let Some(found) = judge(&case, opinion, &mut tally)? else { continue };
         let (case, found) = Shrinker::new(opinion).shrink(case, found)?;
         tally.panics += u64::from(found.kind == Kind::Panics);
-        if let Some(verdict) = verdicts::find(&verdicts, &case, &found) {
+        if let Some(verdict) = verdicts::find(&verdicts, opinion.name(), &case, &found) {
             *tally.judged.entry((verdict.right.clone(), verdict.file.clone())).or_default() += 1;
         } else {
             let signature = verdicts::signature(&case, &found);
@@ -135,7 +135,10 @@ fn judge(case: &Case, opinion: &mut dyn Opinion, tally: &mut Tally) -> Result<Op
     let said = opinion.ask(&case.model()?)?;
     match compare(case, &ours, &said) {
         None => {
-            let Said::Silent(why) = &said else { return Ok(None) };
+            let why = match &said {
+                Said::Silent(why) => why,
+                _ => "it does not ask whether a model is one",
+            };
             let why: String = why.chars().filter(|letter| !letter.is_ascii_digit()).take(60).collect();
             *tally.silent.entry(why).or_default() += 1;
         }

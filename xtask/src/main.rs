@@ -18,6 +18,8 @@ mod messages;
 mod mutate;
 mod operators;
 mod pages;
+#[cfg(feature = "train")]
+mod parquets;
 mod python;
 mod samples;
 #[path = "../../benches/synthetic/mod.rs"]

@@ -16,8 +16,8 @@ const NETWORK: f64 = 12e6;
 
 /// Adds the features of an exchange; its physical time, ms.
 pub(super) fn describe(row: &mut Row, kernel: &Kernel, device: &Device, setting: Setting) -> Option<f64> {
-    let Family::Collective { exchange, bytes, devices, hosts } = kernel.family else { return None };
-    let bytes = bytes as f64;
+    let Family::Collective { exchange, bytes: size, devices, hosts } = kernel.family else { return None };
+    let bytes = size as f64;
     let board = find_interconnect(&device.links.interconnect).ok();
     let own = board.map_or(PCIE, |link| link.gb_s * f64::from(device.links.count.max(1)) * 1e6);
     let inside = match setting.link {
@@ -37,13 +37,6 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, device: &Device, setting:
     row.log("hosts", f64::from(hosts.max(1)));
     row.add("exchange", f64::from(exchange as u8));
     row.add("joined-by", f64::from(setting.link as u8));
-    row.alignment("bytes-multiple", kernel_bytes(&kernel.family) / 512);
+    row.alignment("bytes-multiple", size / 512);
     Some(base)
-}
-
-fn kernel_bytes(family: &Family) -> u64 {
-    match family {
-        Family::Collective { bytes, .. } => *bytes,
-        _ => 0,
-    }
 }

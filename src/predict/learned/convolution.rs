@@ -144,7 +144,7 @@ fn winograd(kernel: &Kernel, c: &Convolution, rates: &Rates, edge: f64) -> f64 {
     let [_, height, width] = c.output.map(|size| (size as f64 / edge).ceil());
     let tiles = c.batch as f64 * height * width;
     let points = (edge + 2.0) * (edge + 2.0);
-    transformed(kernel, c, rates, points, [tiles, tiles], 1.0)
+    transformed(kernel, c, rates, points, tiles, 1.0)
 }
 
 /// FFT of images, or of tiles of an edge: one complex product for each frequency.
@@ -162,30 +162,20 @@ fn fft(kernel: &Kernel, c: &Convolution, rates: &Rates, tile: Option<f64>) -> f6
         }
     };
     let frequencies = edges[0] * (edges[1] / 2.0 + 1.0);
-    let count = c.batch as f64 * tiles;
-    transformed(kernel, c, rates, frequencies, [count, count], 4.0)
+    transformed(kernel, c, rates, frequencies, c.batch as f64 * tiles, 2.0)
 }
 
-/// Products over transformed tiles, with the transformations as memory traffic. `factor`: real products in each.
-fn transformed(kernel: &Kernel, c: &Convolution, rates: &Rates, points: f64, tiles: [f64; 2], factor: f64) -> f64 {
+/// Products over transformed tiles, with the transformations as memory traffic. Complex numbers have two parts each.
+fn transformed(kernel: &Kernel, c: &Convolution, rates: &Rates, points: f64, tiles: f64, parts: f64) -> f64 {
     let [inputs, outputs] = [c.in_channels as f64, c.out_channels as f64];
     let width = bytes_of(kernel);
     let [m, n, k] = match kernel.pass {
-        Pass::BackwardWeight => [outputs, inputs, tiles[0]],
-        Pass::BackwardData => [tiles[0], inputs, outputs],
-        _ => [tiles[0], outputs, inputs],
+        Pass::BackwardWeight => [outputs, inputs, tiles],
+        Pass::BackwardData => [tiles, inputs, outputs],
+        _ => [tiles, outputs, inputs],
     };
-    let parts = if factor > 1.0 { 2.0 } else { 1.0 };
-    let shape = Shape {
-        batch: points,
-        m: m * parts,
-        n: n * parts.min(1.0),
-        k: k * parts,
-        read: width,
-        written: width,
-        bytes: 0.0,
-    };
+    let shape = Shape { batch: points, m: m * parts, n, k: k * parts, read: width, written: width, bytes: 0.0 };
     let plan = Shape { bytes: shape.operand_bytes(), ..shape }.plan(rates);
-    let moved = points * parts * (tiles[0] * inputs + tiles[1] * outputs + inputs * outputs) * width + kernel.bytes();
+    let moved = points * parts * (tiles * inputs + tiles * outputs + inputs * outputs) * width + kernel.bytes();
     plan.total + moved / rates.memory + 3.0 * SHORTEST_MS
 }

@@ -3,13 +3,14 @@
 //! ```text
 //! "DLCP" version:u16 data:u64 sections:u16
 //! for each section: name:text offset:u32 length:u32 checksum:u64
-//! sections
+//! sections: features, boards, three models (seen, by data sheet, by two rates), ends of features and of intervals, cards
+//!   that few rows told of; a model: trees of kernels, and of what measuring added
 //! ```
-//! Numbers are little-endian; a text is its length (u16) and its bytes.
+//! A split takes two bytes, a leaf two, so that a tree has four for each leaf. Numbers are little-endian; a text is its length (u16) and its bytes.
 
 use thiserror::Error;
 
-use super::forest::{Forest, Split};
+use super::forest::{Forest, MOST_LEAVES, Split};
 use super::section::{Domain, Interval, Model, Section, Tuned};
 
 /// The version that is written and the newest that is read.
@@ -247,6 +248,9 @@ pub const MOST_FEATURES: usize = 0x40;
 /// the order of the splits that they hang on.
 fn tree(reader: &mut Reader, size: usize, splits: &mut Vec<Split>) -> Result<(), FileError> {
     const BROKEN: FileError = FileError::Damaged { what: "a tree hangs together no longer" };
+    if size >= MOST_LEAVES {
+        return Err(BROKEN);
+    }
     let first = splits.len();
     let mut open: Vec<(usize, bool)> = Vec::new();
     let mut leaves = 0_u16;
@@ -409,6 +413,38 @@ mod tests {
         let read = section(&bytes, &head.entries[1]).unwrap();
         assert_eq!(read.name, "product/pytorch");
         assert_eq!(write(42, &[section(&bytes, &head.entries[0]).unwrap(), read]), bytes);
+    }
+
+    /// Trees of one leaf and of four, the deeper side on the left and on the right, and a row for each of their leaves.
+    #[test]
+    fn trees_fall_to_the_same_leaves_after_they_were_written() {
+        let split = |feature, left, right| Split { feature, bin: 0, left, right };
+        let leaf = Split::leaf;
+        let forest = Forest {
+            cuts: vec![vec![0.5]; 3],
+            splits: vec![
+                split(0, 2, leaf(3)),
+                split(2, leaf(0), leaf(2)),
+                split(1, leaf(1), 1),
+                split(1, leaf(2), 1),
+                split(0, 2, leaf(0)),
+                split(2, leaf(1), leaf(3)),
+            ],
+            leaves: vec![1, 20, 300, 4000, 7, 5, -60, 700, -8000],
+            sizes: vec![3, 0, 3],
+            unit: 1.0,
+            start: 0.5,
+        };
+        let mut body = Vec::new();
+        put_forest(&mut body, &forest);
+        let read = super::forest(&mut Reader { rest: &body }).unwrap();
+        for row in 0..8_u8 {
+            let row = [0, 1, 2].map(|bit| f32::from(row >> bit & 1));
+            assert_eq!(read.value(&row).to_bits(), forest.value(&row).to_bits(), "{row:?}");
+        }
+        let mut again = Vec::new();
+        put_forest(&mut again, &read);
+        assert_eq!(again, body);
     }
 
     #[test]

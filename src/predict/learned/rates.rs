@@ -46,7 +46,7 @@ impl Rates {
     pub fn of(device: &Device, precision: Precision, anchors: Anchors) -> Self {
         let seen = |rate: Option<f64>| rate.filter(|_| anchors == Anchors::Use);
         let product = seen(device.reached.products.of(precision)).unwrap_or_else(|| product_tflops(device, precision));
-        let clock = clock(device);
+        let clock = device.board.sustained_share();
         let memory = seen(device.reached.copy_gb_s).unwrap_or(device.memory.gb_s * COPY_SHARE);
         let sms = f64::from(device.board.sms.max(1));
         // 64 bytes a clock and multiprocessor, a third of it for all of them at once.
@@ -76,12 +76,6 @@ pub fn scaled(device: &Device, product: f64, copy: f64) -> Device {
     scaled
 }
 
-/// Sustained over boost clock: peaks are given at the boost clock.
-fn clock(device: &Device) -> f64 {
-    let board = &device.board;
-    if board.boost_mhz > 0.0 { (board.sustained_mhz / board.boost_mhz).clamp(0.3, 1.2) } else { 1.0 }
-}
-
 /// What large products reach by the data sheet, TFLOPS; what has no units of its own is computed in fp32.
 fn product_tflops(device: &Device, precision: Precision) -> f64 {
     let own = device.matrix_tflops(precision);
@@ -89,5 +83,5 @@ fn product_tflops(device: &Device, precision: Precision) -> f64 {
     let share = if tensor { TENSOR_SHARE } else { PLAIN_SHARE };
     let plain =
         if precision == Precision::Fp64 { 0.0 } else { device.plain_tflops(Precision::Fp32) * 0.95 * PLAIN_SHARE };
-    (own * share).max(plain) * clock(device)
+    (own * share).max(plain) * device.board.sustained_share()
 }

@@ -104,7 +104,7 @@ pub(super) fn compare(case: &Case, ours: &Ours, said: &Said) -> Option<Compared>
     let last = case.calls.len().saturating_sub(1);
     match (ours, said) {
         (Ours::Panicked(message), _) => Some(Compared::differ(Kind::Panics, last, message.clone())),
-        (_, Said::Silent(_)) => None,
+        (_, Said::Silent(_)) | (Ours::Refused { .. }, Said::Inferred(_)) => None,
         (Ours::Refused { .. }, Said::Refused(_)) => Some(Compared { both_refuse: true, ..Compared::default() }),
         (Ours::Refused { code, message }, Said::Outputs(outputs)) => {
             let theirs: Vec<String> = outputs.iter().map(shown).collect();
@@ -115,7 +115,9 @@ pub(super) fn compare(case: &Case, ours: &Ours, said: &Said) -> Option<Compared>
             let ours: Vec<String> = facts.iter().map(fact_text).collect();
             Some(Compared::differ(Kind::Accepts, last, format!("{} | {message}", ours.join(", "))))
         }
-        (Ours::Facts(facts), Said::Outputs(outputs)) => Some(compare_outputs(case, facts, outputs)),
+        (Ours::Facts(facts), Said::Outputs(outputs) | Said::Inferred(outputs)) => {
+            Some(compare_outputs(case, facts, outputs))
+        }
     }
 }
 

@@ -18,6 +18,9 @@ use crate::{messages, python};
 pub(super) enum Said {
     /// The outputs of the model, in its order.
     Outputs(Vec<Told>),
+    /// The same of a program that does not ask whether a model is one.
+    #[cfg_attr(not(feature = "tract"), expect(dead_code, reason = "onnxruntime asks"))]
+    Inferred(Vec<Told>),
     /// Why it takes the model for wrong.
     Refused(String),
     /// Why it has no opinion.

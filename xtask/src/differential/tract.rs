@@ -22,7 +22,7 @@ impl Opinion for Tract {
     fn ask(&mut self, model: &Model) -> Result<Said, Box<dyn Error>> {
         let bytes = messages::model(model);
         Ok(match caught(|| told(&bytes)) {
-            Ok(Ok(outputs)) => Said::Outputs(outputs),
+            Ok(Ok(outputs)) => Said::Inferred(outputs),
             Ok(Err(error)) => {
                 let root = error.root_cause().to_string();
                 Said::Silent(root.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -19,6 +19,8 @@ pub(super) struct Verdict {
     kind: String,
     /// Part of what the two say, where operator and kind do not decide.
     says: String,
+    /// The other program; empty for any.
+    opinion: String,
     pub(super) right: String,
 }
 
@@ -29,17 +31,19 @@ pub(super) fn read() -> Result<Vec<Verdict>, Box<dyn Error>> {
     let rows = table.get("verdict").and_then(toml::Value::as_array).ok_or("no verdicts")?;
     let row = |row: &toml::Value| {
         let text = |key: &str| row.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
-        Verdict { file: text("file"), op: text("op"), kind: text("kind"), says: text("says"), right: text("right") }
+        let [file, op, kind, says, opinion, right] = ["file", "op", "kind", "says", "opinion", "right"].map(text);
+        Verdict { file, op, kind, says, opinion, right }
     };
     Ok(rows.iter().map(row).collect())
 }
 
 /// The verdict on a difference that was made small.
-pub(super) fn find<'a>(verdicts: &'a [Verdict], case: &Case, found: &Difference) -> Option<&'a Verdict> {
+pub(super) fn find<'a>(verdicts: &'a [Verdict], opinion: &str, case: &Case, found: &Difference) -> Option<&'a Verdict> {
     let op = case.calls.get(found.call).map_or("", |call| call.op);
     let kind = found.kind.to_string();
     verdicts.iter().find(|verdict| {
-        verdict.kind == kind
+        (verdict.opinion.is_empty() || verdict.opinion == opinion)
+            && verdict.kind == kind
             && verdict.op.split(' ').any(|name| name == op || (name == "*" && case.calls.len() > 1))
             && (found.detail.contains(&verdict.says) || case.text().contains(&verdict.says))
     })

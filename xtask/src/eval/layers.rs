@@ -67,7 +67,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
         Some(folder) => std::sync::Arc::new(Predictors::of_folder(folder)?),
         None => Predictors::built_in(),
     };
-    let table::Layers { rows, mut refused } = table::read(&table::files(asked.layers)?)?;
+    let table::Layers { rows, mut refused } = table::read(asked.layers)?;
     let count = rows.len() + refused.values().sum::<usize>();
     let mut sets: BTreeMap<Vec<String>, Vec<Pair>> = BTreeMap::new();
     let mut worst: Vec<(f64, usize, f64)> = Vec::new();

@@ -7,6 +7,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "loops over histograms; all sizes are checked when data is built")]
 
+use dlcost::predict::learned::file::MOST_FEATURES;
 use dlcost::predict::learned::forest::{Forest, MOST_LEAVES, Split};
 
 /// Instances of one forest, binned.
@@ -70,6 +71,7 @@ const MOST_BINS: usize = 255;
 impl Instances {
     /// Bins rows of features: the same number in each.
     pub(crate) fn new(features: &[f32], width: usize, measurement: Vec<u32>, base: Vec<f64>, bins: usize) -> Self {
+        assert!(width <= MOST_FEATURES, "{width} features, files name {MOST_FEATURES}");
         assert_eq!(features.len(), width * measurement.len());
         assert_eq!(base.len(), measurement.len());
         let cuts: Vec<Vec<f32>> =

@@ -296,7 +296,8 @@ fn function(op: &str) -> Function {
     }
 }
 
-/// Operations that a function of an element counts as, as the rules of operators have it.
+/// Operations for each element, a rough count: the rules of operators count some of these otherwise, so that what a
+/// predictor learned of `arithmetic/base` holds for kernels that memory bounds.
 fn flops_each(op: &str) -> f64 {
     match op {
         "pow" => 10.0,

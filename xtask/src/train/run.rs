@@ -101,9 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return crate::heavy::again("contest");
     }
     let begun = Instant::now();
-    let files = table::files(&arguments.layers)?;
     let (knows, mut devices) = anchors(arguments.anchors.as_deref())?;
-    let table::Layers { rows, mut refused } = table::read(&files)?;
+    let table::Layers { rows, mut refused } = table::read(&arguments.layers)?;
     let data = fingerprint(&rows);
     eprintln!("{} rows read in {:.1} s", rows.len(), begun.elapsed().as_secs_f64());
     let mut sections = examples(&rows, &mut devices, &mut refused);

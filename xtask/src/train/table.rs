@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -10,6 +10,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
 use super::row::LayerRow;
+use crate::parquets::{files, number};
 
 /// Rows of all tables in folders, in the order of their paths; and how many could not be read, by reason.
 #[derive(Debug, Default)]
@@ -33,37 +34,11 @@ impl Texts {
     }
 }
 
-/// Parquet files at paths, in the order of their names.
-pub(crate) fn files(paths: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        collect(path, &mut files)?;
-    }
-    files.sort();
-    files.dedup();
-    Ok(files)
-}
-
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    if !path.is_dir() {
-        fs::metadata(path)?;
-        files.push(path.to_path_buf());
-        return Ok(());
-    }
-    for entry in fs::read_dir(path)? {
-        let entry = entry?.path();
-        if entry.is_dir() || entry.extension().is_some_and(|ending| ending == "parquet") {
-            collect(&entry, files)?;
-        }
-    }
-    Ok(())
-}
-
-/// Reads all tables.
-pub(crate) fn read(files: &[PathBuf]) -> Result<Layers, Box<dyn Error>> {
+/// Reads the tables at paths: files, or folders of them.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Layers, Box<dyn Error>> {
     let mut layers = Layers::default();
     let mut texts = Texts::default();
-    for file in files {
+    for file in &files(paths)? {
         table(file, &mut layers, &mut texts).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     Ok(layers)
@@ -153,21 +128,4 @@ fn set(row: &mut LayerRow, column: &str, field: &Field, texts: &mut Texts) -> Re
         }
     }
     Ok(())
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn number(field: &Field) -> Option<f64> {
-    Some(match field {
-        Field::Byte(number) => f64::from(*number),
-        Field::Short(number) => f64::from(*number),
-        Field::Int(number) => f64::from(*number),
-        Field::Long(number) => *number as f64,
-        Field::UByte(number) => f64::from(*number),
-        Field::UShort(number) => f64::from(*number),
-        Field::UInt(number) => f64::from(*number),
-        Field::ULong(number) => *number as f64,
-        Field::Float(number) => f64::from(*number),
-        Field::Double(number) => *number,
-        _ => return None,
-    })
 }

@@ -68,7 +68,7 @@ impl Rows {
         let has_protocol = examples.iter().any(|example| example.measurement.protocol.is_some());
         for example in examples {
             let row = if rows.names.is_empty() { Row::with_names() } else { Row::new() };
-            let Some(described) = described(example, 0, knowledge, boards, row) else { continue };
+            let Some(described) = described(example, example.device, 0, knowledge, boards, row) else { continue };
             if rows.names.is_empty() {
                 rows.names = described.row.names().to_vec();
                 rows.kernel_width = rows.names.len();
@@ -77,7 +77,8 @@ impl Rows {
                 }
             }
             let protocol = example.measurement.protocol.as_ref();
-            let protocol = protocol.map(|of| protocol_row(example, of, knowledge, boards, described.base_ms));
+            let protocol =
+                protocol.map(|of| protocol_row(example, example.device, of, knowledge, boards, described.base_ms));
             let (base, of_protocol) = protocol.unwrap_or((0.0, [0.0; PROTOCOL_WIDTH]));
             rows.features.extend(&described.row.values);
             if has_protocol {
