@@ -173,16 +173,12 @@ impl Bounds {
 /// A bound that may count from the end, kept between two limits. `None` where its sign is not known.
 fn resolve(bound: Option<&Dim>, dim: &Dim, low: &Dim, high: &Dim) -> Option<Dim> {
     let bound = bound?;
-    if let Some(number) = bound.as_const() {
-        if number >= TO_THE_END && dim.as_const().is_none() {
-            return Some(high.clone());
-        }
-        if number <= -TO_THE_END && dim.as_const().is_none() {
-            return Some(low.clone());
-        }
-    }
+    let beyond =
+        bound.as_const().filter(|number| !(1 - TO_THE_END..TO_THE_END).contains(number) && dim.as_const().is_none());
     let (least, most) = bound.range();
-    let place = if least.is_some_and(|least| least >= 0) || bound.is_ge(&Dim::ZERO) == Some(true) {
+    let place = if let Some(number) = beyond {
+        if number > 0 { high.clone() } else { low.clone() }
+    } else if least.is_some_and(|least| least >= 0) || bound.is_ge(&Dim::ZERO) == Some(true) {
         bound.clone()
     } else if most.is_some_and(|most| most < 0) || bound.is_ge(&Dim::ZERO) == Some(false) {
         dim + bound
@@ -259,6 +255,18 @@ mod tests {
         let facts = op("Slice").run(&[data, ints(&[0]), end, ints(&[1])]).unwrap();
         let found = facts[0].as_tensor().unwrap().shape.as_ref().unwrap().dims()[1].clone();
         assert_eq!(found, n.min(&Dim::constant(512)));
+    }
+
+    #[test]
+    fn what_may_be_empty_gives_nothing_backwards() {
+        let rest = &free("N") - 4;
+        let rest = symbolic(&[rest.max(&Dim::ZERO)]);
+        let inputs = [rest, ints(&[i32::MIN.into()]), ints(&[0]), ints(&[0]), ints(&[-1])];
+        let facts = op("Slice").run(&inputs).unwrap();
+        let found = facts[0].as_tensor().unwrap().shape.as_ref().unwrap().dims()[0].clone();
+        for extent in [2, 4, 5, 9] {
+            assert_eq!(found.eval(&|_| Some(extent)), Some(0), "{found} at {extent}");
+        }
     }
 
     #[test]

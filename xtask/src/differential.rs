@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use case::Case;
 use compare::{Compared, Difference, Kind, compare, compare_symbolic};
 use dlcost::engine::Mode;
-use opinion::{OnnxRuntime, Opinion, Said};
+use opinion::{Opinion, Said};
 use ours::Ours;
 use shrink::Shrinker;
 
@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Show one model, what both say of it, and end
     #[arg(long)]
     show: Option<u64>,
+    /// Answer as tract, for this program itself
+    #[cfg(feature = "tract")]
+    #[arg(long, hide = true)]
+    answer: bool,
     /// Folder for differences without a verdict
     #[arg(long, default_value = "target/differential")]
     findings: PathBuf,
@@ -81,16 +85,20 @@ struct Tally {
 
 /// Runs the chore.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    #[cfg(feature = "tract")]
+    if arguments.answer {
+        return tract::serve().map(|()| true);
+    }
     match arguments.opinion {
-        Asked::Onnxruntime => ask(arguments, &mut OnnxRuntime::new()),
+        Asked::Onnxruntime => ask(arguments, &mut opinion::onnxruntime()),
         #[cfg(feature = "tract")]
-        Asked::Tract => ask(arguments, &mut tract::Tract),
+        Asked::Tract => ask(arguments, &mut opinion::tract()),
         #[cfg(not(feature = "tract"))]
         Asked::Tract => crate::heavy::again("tract"),
     }
 }
 
-fn ask(arguments: &Arguments, opinion: &mut dyn Opinion) -> Outcome {
+fn ask(arguments: &Arguments, opinion: &mut Opinion) -> Outcome {
     if let Some(number) = arguments.show {
         return show(&builder::case(arguments.seed, number), opinion);
     }
@@ -110,20 +118,20 @@ fn ask(arguments: &Arguments, opinion: &mut dyn Opinion) -> Outcome {
         let Some(found) = judge(&case, opinion, &mut tally)? else { continue };
         let (case, found) = Shrinker::new(opinion).shrink(case, found)?;
         tally.panics += u64::from(found.kind == Kind::Panics);
-        if let Some(verdict) = verdicts::find(&verdicts, opinion.name(), &case, &found) {
+        if let Some(verdict) = verdicts::find(&verdicts, opinion.name, &case, &found) {
             *tally.judged.entry((verdict.right.clone(), verdict.file.clone())).or_default() += 1;
         } else {
             let signature = verdicts::signature(&case, &found);
             tally.unjudged.entry(signature).or_insert((0, number, case, found)).0 += 1;
         }
     }
-    print_table(&tally, opinion.name(), start.elapsed());
+    print_table(&tally, opinion.name, start.elapsed());
     save(&tally, &root().join(&arguments.findings))?;
     Ok(tally.unjudged.is_empty())
 }
 
 /// Asks both; gives the first difference.
-fn judge(case: &Case, opinion: &mut dyn Opinion, tally: &mut Tally) -> Result<Option<Difference>, Box<dyn Error>> {
+fn judge(case: &Case, opinion: &mut Opinion, tally: &mut Tally) -> Result<Option<Difference>, Box<dyn Error>> {
     if tally.cases.is_multiple_of(PRICED) {
         let mode = if tally.cases.is_multiple_of(2 * PRICED) { Mode::Train } else { Mode::Infer };
         if let Some(detail) = ours::price(case, mode) {
@@ -156,10 +164,11 @@ fn judge(case: &Case, opinion: &mut dyn Opinion, tally: &mut Tally) -> Result<Op
     Ok([false, true].into_iter().find_map(|shared| compare_symbolic(case, facts, shared)))
 }
 
-fn show(case: &Case, opinion: &mut dyn Opinion) -> Outcome {
+fn show(case: &Case, opinion: &mut Opinion) -> Outcome {
     println!("{}", case.text());
     println!("dlcost: {:?}", ours::ask(case));
-    println!("{}: {:?}", opinion.name(), opinion.ask(&case.model()?)?);
+    let said = opinion.ask(&case.model()?)?;
+    println!("{}: {said:?}", opinion.name);
     Ok(true)
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(chore: &str, arguments: &Arguments) -> Outcome {
 }
 
 /// Runs this very command in the build with a feature, and ends with its exit status.
-#[cfg(not(feature = "tract"))]
+#[cfg(not(all(feature = "tract", feature = "contest")))]
 pub(crate) fn again(feature: &str) -> Outcome {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     build_and_run(feature, arguments.iter())

@@ -9,7 +9,7 @@ mod fill;
 mod fixtures;
 mod fuzz;
 mod generate;
-#[cfg(not(all(feature = "train", feature = "tract")))]
+#[cfg(not(all(feature = "train", feature = "tract", feature = "contest")))]
 mod heavy;
 mod keras_classes;
 mod large;

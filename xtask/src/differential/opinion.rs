@@ -19,7 +19,6 @@ pub(super) enum Said {
     /// The outputs of the model, in its order.
     Outputs(Vec<Told>),
     /// The same of a program that does not ask whether a model is one.
-    #[cfg_attr(not(feature = "tract"), expect(dead_code, reason = "onnxruntime asks"))]
     Inferred(Vec<Told>),
     /// Why it takes the model for wrong.
     Refused(String),
@@ -36,75 +35,71 @@ pub(super) struct Told {
     pub(super) values: Option<Vec<i64>>,
 }
 
-/// Somebody to ask.
-pub(super) trait Opinion {
-    fn name(&self) -> &'static str;
-    fn ask(&mut self, model: &Model) -> Result<Said, Box<dyn Error>>;
-}
-
-/// `onnxruntime` runs a model with inputs of small numbers, in a process that lives as long as this.
-pub(super) struct OnnxRuntime {
+/// A program to ask, in a process that lives until it hangs or ends: one that takes all memory takes its own.
+pub(super) struct Opinion {
+    pub(super) name: &'static str,
+    command: fn() -> Result<Command, Box<dyn Error>>,
     running: Option<Running>,
 }
 
+/// The process reads models, each behind its length in four bytes, and writes a line of JSON for each.
 struct Running {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
 }
 
-const PROGRAM: &str = include_str!("serve.py");
-
-/// Longest time of an answer: a kernel that hangs ends its process.
+/// Longest time of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-impl OnnxRuntime {
-    pub(super) fn new() -> Self {
-        Self { running: None }
-    }
+/// `onnxruntime`, which runs a model with inputs of small numbers.
+pub(super) fn onnxruntime() -> Opinion {
+    let command = || {
+        let mut command = Command::new("python3");
+        command.args(["-c", include_str!("serve.py")]).env("PYTHONPATH", python::onnxruntime()?);
+        Ok(command)
+    };
+    Opinion { name: "onnxruntime", command, running: None }
+}
 
-    fn start() -> Result<Running, Box<dyn Error>> {
-        let mut child = Command::new("python3")
-            .args(["-c", PROGRAM])
-            .env("PYTHONPATH", python::onnxruntime()?)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
+/// tract, which this program has in it: what it infers for a model, never run.
+#[cfg(feature = "tract")]
+pub(super) fn tract() -> Opinion {
+    let command = || {
+        let mut command = Command::new("sh");
+        let limited = "ulimit -v 8388608; exec \"$0\" differential --answer";
+        command.args(["-c", limited]).arg(std::env::current_exe()?);
+        Ok(command)
+    };
+    Opinion { name: "tract", command, running: None }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self, Box<dyn Error>> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let stdin = child.stdin.take().ok_or("no standard input")?;
         let stdout = child.stdout.take().ok_or("no standard output")?;
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        Ok(Running { child, stdin, lines })
-    }
-
-    /// Ends the process; the next question starts another.
-    fn stop(&mut self) {
-        if let Some(mut running) = self.running.take() {
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
+        Ok(Self { child, stdin, lines })
     }
 }
 
-impl Drop for OnnxRuntime {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.stop();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-impl Opinion for OnnxRuntime {
-    fn name(&self) -> &'static str {
-        "onnxruntime"
-    }
-
-    fn ask(&mut self, model: &Model) -> Result<Said, Box<dyn Error>> {
+impl Opinion {
+    pub(super) fn ask(&mut self, model: &Model) -> Result<Said, Box<dyn Error>> {
         let bytes = messages::model(model);
         let running = match &mut self.running {
             Some(running) => running,
-            slot => slot.insert(Self::start()?),
+            slot => slot.insert(Running::start((self.command)()?)?),
         };
         let mut frame = u32::try_from(bytes.len())?.to_le_bytes().to_vec();
         frame.extend(bytes);
@@ -117,7 +112,7 @@ impl Opinion for OnnxRuntime {
             Ok(line) => said(&serde_json::from_str(&line)?),
             Err(error) => {
                 let why = if error == RecvTimeoutError::Timeout { "it takes too long" } else { "its process ended" };
-                self.stop();
+                self.running = None;
                 Ok(Said::Silent(why.to_owned()))
             }
         }
@@ -134,8 +129,9 @@ fn said(answer: &Value) -> Result<Said, Box<dyn Error>> {
         let lacking = why.contains("NOT_IMPLEMENTED") || why.contains("not implemented");
         return Ok(if lacking { Said::Silent(why) } else { Said::Refused(why) });
     }
-    let outputs = answer.get("outputs").and_then(Value::as_array).ok_or("an answer without outputs")?;
-    Ok(Said::Outputs(outputs.iter().map(told).collect()))
+    let outputs = |key: &str| Some(answer.get(key)?.as_array()?.iter().map(told).collect());
+    let inferred = || outputs("inferred").map(Said::Inferred);
+    Ok(outputs("outputs").map(Said::Outputs).or_else(inferred).ok_or("an answer without outputs")?)
 }
 
 fn told(output: &Value) -> Told {

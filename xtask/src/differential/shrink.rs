@@ -14,12 +14,12 @@ const QUESTIONS: usize = 160;
 
 /// Asks again and again.
 pub(super) struct Shrinker<'a> {
-    pub(super) opinion: &'a mut dyn Opinion,
+    pub(super) opinion: &'a mut Opinion,
     left: usize,
 }
 
 impl<'a> Shrinker<'a> {
-    pub(super) fn new(opinion: &'a mut dyn Opinion) -> Self {
+    pub(super) fn new(opinion: &'a mut Opinion) -> Self {
         Self { opinion, left: QUESTIONS }
     }
 

@@ -2,45 +2,45 @@
 //! not whether the model or its own operators are at fault, so a failure is no opinion.
 
 use std::error::Error;
+use std::io::{ErrorKind, Read, Write};
 
-use dlcost::frontend::onnx::model::Model;
 use dlcost::ir::element_type::ElementType;
+use serde_json::{Value, json};
 use tract_onnx::prelude::{DatumType, Framework, InferenceModelExt, TractResult};
 
-use super::opinion::{Opinion, Said, Told};
 use super::ours::caught;
-use crate::messages;
 
-/// tract, in this process.
-pub(super) struct Tract;
-
-impl Opinion for Tract {
-    fn name(&self) -> &'static str {
-        "tract"
-    }
-
-    fn ask(&mut self, model: &Model) -> Result<Said, Box<dyn Error>> {
-        let bytes = messages::model(model);
-        Ok(match caught(|| told(&bytes)) {
-            Ok(Ok(outputs)) => Said::Inferred(outputs),
-            Ok(Err(error)) => {
-                let root = error.root_cause().to_string();
-                Said::Silent(root.split_whitespace().collect::<Vec<_>>().join(" "))
-            }
-            Err(panic) => Said::Silent(format!("it panics: {panic}")),
-        })
+/// Answers on standard output for each model on standard input, until there is none.
+pub(super) fn serve() -> Result<(), Box<dyn Error>> {
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut length = [0; 4];
+    loop {
+        match input.read_exact(&mut length) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            read => read?,
+        }
+        let mut bytes = vec![0; usize::try_from(u32::from_le_bytes(length))?];
+        input.read_exact(&mut bytes)?;
+        let answer = match caught(|| told(&bytes)) {
+            Ok(Ok(outputs)) => json!({ "inferred": outputs }),
+            Ok(Err(error)) => json!({ "none": error.root_cause().to_string() }),
+            Err(panic) => json!({ "none": format!("it panics: {panic}") }),
+        };
+        writeln!(output, "{answer}")?;
+        output.flush()?;
     }
 }
 
-fn told(mut bytes: &[u8]) -> TractResult<Vec<Told>> {
+fn told(mut bytes: &[u8]) -> TractResult<Vec<Value>> {
     let model = tract_onnx::onnx().model_for_read(&mut bytes)?.into_typed()?;
     let mut outputs = Vec::new();
     for outlet in model.output_outlets()? {
         let fact = model.outlet_fact(*outlet)?;
-        let dims = fact.shape.as_concrete().map(|dims| dims.iter().filter_map(|&dim| dim.try_into().ok()).collect());
+        let dims: Option<Vec<i64>> =
+            fact.shape.as_concrete().map(|dims| dims.iter().filter_map(|&dim| dim.try_into().ok()).collect());
         // A shape that it leaves open is no opinion on the output.
         let element = dims.is_some().then(|| element(fact.datum_type)).flatten();
-        outputs.push(Told { element, dims: dims.unwrap_or_default(), values: None });
+        outputs.push(json!({ "element": element.map(|element| element.to_string()), "dims": dims }));
     }
     Ok(outputs)
 }
