@@ -29,8 +29,8 @@ type Values = BTreeMap<String, i128>;
 /// Layers that all plans of a sort that are kept have together: a few tens of megabytes.
 const KEPT_LAYERS: usize = 1_000_000;
 
-/// Batches whose figures are kept: powers of two up to the one that is asked for.
-const FIGURES: usize = 12;
+/// Batches whose figures are kept: kernels and tensors of one are made together.
+const FIGURES: usize = 2;
 
 /// Devices whose prices are kept.
 const PRICERS: usize = 8;

@@ -20,6 +20,7 @@ use crate::ir::dim::Dim;
 use crate::ir::fact::Fact;
 use crate::ir::graph::{GraphId, Origin, TensorId};
 use crate::ir::shape::Shape;
+use crate::passes::count as counted;
 use crate::passes::parameters::Kind;
 use crate::passes::review::{impossible_dims, review};
 use crate::target::devices;
@@ -229,8 +230,7 @@ fn layers(
     locator: &Locator<'_>,
 ) -> Vec<Layer> {
     let first = analysis.first_parameters();
-    let rows = analysis.layers.iter().zip(&figures.layers);
-    rows.filter_map(|(layer, figures)| {
+    let row = |(layer, figures): (&counted::Layer, &LayerFigures)| {
         let node = analysis.node(layer)?;
         let shape = node.outputs.iter().flatten().next().and_then(|&output| shape_of(analysis, output));
         Some(Layer {
@@ -256,8 +256,10 @@ fn layers(
             in_domain: None,
             features: None,
         })
-    })
-    .collect()
+    };
+    let mut layers = Vec::with_capacity(analysis.layers.len());
+    layers.extend(analysis.layers.iter().zip(&figures.layers).filter_map(row));
+    layers
 }
 
 pub(super) fn shape_of(analysis: &Analysis, tensor: TensorId) -> Option<&Shape> {

@@ -26,7 +26,7 @@ pub(super) enum Value<'a> {
     Null,
     Bool(bool),
     /// A number without fraction and exponent.
-    Integer(i128),
+    Integer(i64),
     /// Any other number.
     Real(f64),
     Text(Cow<'a, str>),
@@ -113,7 +113,7 @@ impl<'a> Json<'a> {
 
     pub(super) fn integer(&self) -> Option<i64> {
         match self.value {
-            Value::Integer(number) => i64::try_from(number).ok(),
+            Value::Integer(number) => Some(number),
             // What NumPy made of an integer.
             #[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
             Value::Real(number) if number.fract() == 0.0 && number.abs() < 1e15 => Some(number as i64),

@@ -87,10 +87,10 @@ impl<'j> Layer<'_, '_, '_, 'j> {
     fn whole(&self, key: &str, value: &Json<'_>) -> Result<i64, Refusal> {
         let refuse = |what: String| Err(Refusal::new(format!("{key} {what}")).at(value.span));
         match &value.value {
-            Value::Integer(number) if number.unsigned_abs() > LARGEST.unsigned_abs() => {
+            Value::Integer(number) if i128::from(number.unsigned_abs()) > LARGEST => {
                 refuse(format!("is {number}, past the largest dimension"))
             }
-            Value::Integer(number) => Ok(i64::try_from(*number).unwrap_or(i64::MAX)),
+            Value::Integer(number) => Ok(*number),
             Value::Real(number) if number.abs() >= 9.2e18 => {
                 refuse(format!("is {}: not an integer a tensor can have", value.shown()))
             }

@@ -224,6 +224,8 @@ impl<'m> Resolver<'m> {
                 graph.inputs.push(tensor);
             }
         }
+        self.program.stored.reserve(def.initializers.len());
+        self.program.tensors.reserve(def.initializers.len() + def.nodes.len());
         for tensor in &def.initializers {
             self.store(tensor.clone(), &tensor.name, Holder::Initializer, names, frame);
         }

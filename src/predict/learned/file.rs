@@ -100,10 +100,6 @@ impl<'b> Reader<'b> {
         self.array().map(u16::from_le_bytes)
     }
 
-    fn i16(&mut self) -> Result<i16, FileError> {
-        self.array().map(i16::from_le_bytes)
-    }
-
     fn u32(&mut self) -> Result<usize, FileError> {
         self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
@@ -225,16 +221,22 @@ fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
     }
     let (unit, start) = (reader.f32()?, reader.f32()?);
     let trees = reader.u32()?;
-    let sizes = reader.bytes(trees.checked_mul(2).ok_or(ENDS)?)?;
-    let sizes: Vec<u16> =
-        sizes.chunks_exact(2).filter_map(|bytes| <[u8; 2]>::try_from(bytes).ok()).map(u16::from_le_bytes).collect();
-    let mut splits = Vec::new();
-    let mut leaves = Vec::new();
+    let sizes: Vec<u16> = pairs(reader, trees)?.map(u16::from_le_bytes).collect();
+    let all: usize = sizes.iter().map(|&size| usize::from(size)).sum();
+    // Both are in the file, however many it says they are.
+    let held = all.min(reader.rest.len());
+    let (mut splits, mut leaves) = (Vec::with_capacity(held), Vec::with_capacity(held + trees));
     for &size in &sizes {
         tree(reader, usize::from(size), &mut splits)?;
-        leaves.extend((0..=size).map(|_| reader.i16()).collect::<Result<Vec<_>, _>>()?);
+        leaves.extend(pairs(reader, usize::from(size) + 1)?.map(i16::from_le_bytes));
     }
     Ok(Forest { cuts, splits, leaves, sizes, unit, start })
+}
+
+/// Two bytes at a time.
+fn pairs<'b>(reader: &mut Reader<'b>, count: usize) -> Result<impl Iterator<Item = [u8; 2]> + use<'b>, FileError> {
+    let bytes = reader.bytes(count.checked_mul(2).ok_or(ENDS)?)?;
+    Ok(bytes.as_chunks().0.iter().copied())
 }
 
 /// Bits of a split's first byte that say which of its sides are leaves; the others are its feature.
@@ -252,30 +254,30 @@ fn tree(reader: &mut Reader, size: usize, splits: &mut Vec<Split>) -> Result<(),
         return Err(BROKEN);
     }
     let first = splits.len();
-    let mut open: Vec<(usize, bool)> = Vec::new();
+    // Splits whose right side is still to come.
+    let mut open = Vec::with_capacity(64);
     let mut leaves = 0_u16;
-    for at in 0..size {
-        let [kind, bin] = reader.array()?;
-        let number = u16::try_from(at).map_err(|_| BROKEN)?;
-        if at > 0 {
-            let (parent, is_right) = open.pop().ok_or(BROKEN)?;
-            let parent = splits.get_mut(first + parent).ok_or(BROKEN)?;
-            if is_right { parent.right = number } else { parent.left = number }
+    let mut leaf = || {
+        leaves += 1;
+        Split::leaf(leaves - 1)
+    };
+    for ([kind, bin], next) in pairs(reader, size)?.zip(1..) {
+        let left = if kind & LEFT_IS_LEAF == 0 { next } else { leaf() };
+        let right = if kind & RIGHT_IS_LEAF == 0 { next } else { leaf() };
+        if kind & LEFT_IS_LEAF == 0 && kind & RIGHT_IS_LEAF == 0 {
+            open.push(splits.len());
         }
-        let mut side = |is_leaf: bool| {
-            leaves += u16::from(is_leaf);
-            if is_leaf { Split::leaf(leaves - 1) } else { 0 }
-        };
-        let left = side(kind & LEFT_IS_LEAF != 0);
-        let right = side(kind & RIGHT_IS_LEAF != 0);
         splits.push(Split { feature: kind & !(LEFT_IS_LEAF | RIGHT_IS_LEAF), bin, left, right });
-        for (bit, is_right) in [(RIGHT_IS_LEAF, true), (LEFT_IS_LEAF, false)] {
-            if kind & bit == 0 {
-                open.push((at, is_right));
-            }
+        if kind & LEFT_IS_LEAF != 0 && kind & RIGHT_IS_LEAF != 0 && splits.len() < first + size {
+            let parent = open.pop().and_then(|parent| splits.get_mut(parent)).ok_or(BROKEN)?;
+            parent.right = next;
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(BROKEN) }
+    let is_whole = splits
+        .get(first..)
+        .and_then(<[Split]>::last)
+        .is_none_or(|last| Split::as_leaf(last.left).is_some() && Split::as_leaf(last.right).is_some());
+    if open.is_empty() && is_whole { Ok(()) } else { Err(BROKEN) }
 }
 
 /// Writes a file of sections.
