@@ -482,3 +482,28 @@ fn the_wrong_rank_and_kernels_that_do_not_fit_are_told_at_the_layer() {
     let wrong = conv(json!([null, null, null, null]), config(3, 1));
     assert!(wrong.contains("must be known"), "{wrong}");
 }
+
+#[test]
+fn dropout_works_in_training_only() {
+    let net = |rate: f64| {
+        let dropout = layer("Dropout", "drop", json!({"rate": rate}), json!([]));
+        sequential(json!([null, 64]), vec![dense("d", 128, json!([])), dropout, dense("e", 8, json!([]))])
+    };
+    let at = |mode: Mode, rate: f64| {
+        let model = json_with(&net(rate), &CheckOptions { mode, batch: Some(32), ..options() });
+        let layer = row(&model, "drop").clone();
+        (layer.kernels, layer.saved_bytes, layer.flops.forward)
+    };
+    // A mask of a byte; what came out is kept by the product behind it.
+    assert_eq!(at(Mode::Train, 0.5), (Some(2), Some(32 * 128), Some(0)));
+    assert_eq!(at(Mode::Train, 0.0), (Some(0), Some(0), Some(0)));
+    assert_eq!(at(Mode::Infer, 0.5), (Some(0), Some(0), Some(0)));
+}
+
+#[test]
+fn the_loss_of_the_file_is_named() {
+    let mut net = sequential(json!([null, 4]), vec![dense("d", 2, json!([]))]);
+    assert_eq!(read(&net).graph.unwrap().loss, None);
+    net["compile_config"] = json!({"optimizer": "adam", "loss": ["mse", "binary_crossentropy"]});
+    assert_eq!(read(&net).graph.unwrap().loss.as_deref(), Some("mse, binary_crossentropy"));
+}

@@ -2,7 +2,7 @@
 //! of its cheapest algorithm at the peak.
 
 use crate::device::{Device, Precision};
-use crate::ops::work::{Convolution, Family, product};
+use crate::ops::work::{Convolution, Family};
 use crate::runtime::Kernel;
 
 /// The least time of one launch, ms.
@@ -20,22 +20,34 @@ fn traffic_ms(kernel: &Kernel, device: &Device) -> f64 {
 
 /// Products of the cheapest algorithm at the peak, or at the rate that was seen. What else is computed has no exact count.
 fn arithmetic_ms(kernel: &Kernel, device: &Device) -> f64 {
-    let saved = match kernel.family {
-        Family::Convolution(convolution) => saved_by_windows(&convolution),
-        Family::Product { .. } | Family::Recurrent { .. } => 1.0,
-        // Half of the pairs may be hidden by a mask that counts do not know.
-        Family::Attention { .. } => 2.0,
-        _ => return 0.0,
-    };
+    let Some(saved) = saved(&kernel.family) else { return 0.0 };
     let peak = peak_tflops(kernel.precision, device);
     if peak > 0.0 { kernel.flops / saved / (peak * 1e9) } else { 0.0 }
 }
 
-/// How many times fewer products than the direct algorithm the cheapest one needs: 4 for Winograd's F(4×4, 3×3), and for
-/// FFT more only where windows are larger than those of networks.
+/// How many times fewer operations than counted may do; `None` where what is computed has no exact count.
+#[must_use]
+pub fn saved(family: &Family) -> Option<f64> {
+    match family {
+        Family::Convolution(convolution) => Some(saved_by_windows(convolution)),
+        Family::Product { .. } | Family::Recurrent { .. } => Some(1.0),
+        // Half of the pairs may be hidden by a mask that counts do not know.
+        Family::Attention { .. } => Some(2.0),
+        _ => None,
+    }
+}
+
+/// How many times fewer products than the direct algorithm the cheapest one needs. Winograd's F(4×4, 3×3) has 4 times fewer
+/// and F(2×2, 5×5) 2.8; FFT has fewer for larger windows.
 fn saved_by_windows(convolution: &Convolution) -> f64 {
-    let unit = convolution.stride == [1; 3] && convolution.dilation == [1; 3];
-    if unit && product(&convolution.kernel) > 1 { 4.0 } else { 1.0 }
+    if convolution.stride != [1; 3] || convolution.dilation != [1; 3] {
+        return 1.0;
+    }
+    match convolution.kernel.into_iter().max() {
+        None | Some(0..=1) => 1.0,
+        Some(2..=5) => 4.0,
+        Some(_) => 16.0,
+    }
 }
 
 /// The highest rate that a product may be computed at, TFLOPS: libraries take fp32 for fewer bits where the device has slow
@@ -46,4 +58,28 @@ fn peak_tflops(precision: Precision, device: &Device) -> f64 {
     let seen = device.reached.products.of(precision).unwrap_or_default();
     let clock = device.board.sustained_share().max(1.0);
     (rates.into_iter().fold(0.0, f64::max) * clock).max(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn winograd_may_save_only_where_windows_slide_by_one() {
+        let square = |extent: u64, stride: u64| Convolution {
+            batch: 1,
+            in_channels: 64,
+            out_channels: 64,
+            input: [1, 56, 56],
+            output: [1, 56, 56],
+            kernel: [1, extent, extent],
+            stride: [1, stride, stride],
+            dilation: [1; 3],
+            groups: 1,
+            transposed: false,
+            axes: 2,
+        };
+        let saved = |extent, stride| saved(&Family::Convolution(square(extent, stride)));
+        assert_eq!([saved(1, 1), saved(3, 1), saved(3, 2), saved(7, 1)], [1.0, 4.0, 1.0, 16.0].map(Some));
+    }
 }

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::floor::floor_ms;
+use super::learned::offset::Offset;
 use super::learned::predictors::Predictors;
 use super::learned::row::Row;
 use super::learned::section::{Answer, Knowledge, Outside, Section};
-use super::learned::setting::{Reach, Setting, Stack, is_from, stacks};
+use super::learned::setting::{Reach, Setting, Stack, stacks};
 use super::learned::{self, describe};
 use super::{Price, roofline};
 use crate::device::{Device, Precision, catalogue};
@@ -40,6 +41,8 @@ struct Footing {
     device: Arc<Device>,
     knowledge: Knowledge,
     near: Near,
+    /// How far such devices are from the section's model.
+    offset: Offset,
 }
 
 /// How near what a predictor has seen comes to a device.
@@ -225,7 +228,7 @@ fn ask<'p>(
     let setting = Setting::near(stack, kernel, &footing.device);
     let ask = |precision: Precision| {
         let kernel = Kernel { precision, ..*kernel };
-        let answer = section.answer_as(footing.knowledge, &kernel, &footing.device, setting)?;
+        let answer = section.answer_as(footing.knowledge, &kernel, &footing.device, setting, &footing.offset)?;
         Ok((kernel, answer))
     };
     let other = match kernel.precision {
@@ -246,17 +249,21 @@ fn ask<'p>(
 impl Footing {
     fn of(device: &Arc<Device>, section: &Section, stack: Stack) -> Option<Self> {
         let devices = catalogue().devices();
-        let has_seen = |id: &str| is_from(stack, id) && section.boards.iter().any(|board| board == id);
+        let has_seen = |id: &str| section.is_from(stack, id);
         let on = |device: &Device| Arc::new(device.clone());
+        let footing = |device: Arc<Device>, knowledge, near| {
+            let offset = section.offset(&device, knowledge);
+            Some(Self { device, knowledge, near, offset })
+        };
         let named = devices.iter().find(|known| known.id == device.id);
         let is_known = named.is_some_and(|known| known == &**device);
         if let Some((_, device)) = section.tuned(device) {
-            return Some(Self { device: Arc::new(device), knowledge: Knowledge::Anchored, near: Near::Chip });
+            return footing(Arc::new(device), Knowledge::Anchored, Near::Chip);
         }
         if has_seen(&device.id) {
             let asked = if is_known { Arc::clone(device) } else { on(named?) };
             let near = if is_known { Near::Itself } else { Near::Chip };
-            return Some(Self { device: asked, knowledge: Knowledge::Seen, near });
+            return footing(asked, Knowledge::Seen, near);
         }
         let nearest = |is_alike: &dyn Fn(&Device) -> bool| {
             let alike = devices.iter().filter(|known| is_alike(known));
@@ -265,22 +272,22 @@ impl Footing {
         let said = |text: &str, other: &str| text != "unknown" && text == other;
         let same_chip = |known: &Device| said(&device.board.chip, &known.board.chip);
         if let Some(sibling) = nearest(&|known| same_chip(known) && has_seen(&known.id)) {
-            return Some(Self { device: on(sibling), knowledge: Knowledge::Seen, near: Near::Chip });
+            return footing(on(sibling), Knowledge::Seen, Near::Chip);
         }
         let sheet = |device: Arc<Device>| {
             let anchored = !device.reached.products.is_empty();
             let knowledge = if anchored { Knowledge::Anchored } else { Knowledge::Sheet };
-            Self { device, knowledge, near: Near::Other }
+            footing(device, knowledge, Near::Other)
         };
         if is_known || named.is_none() && !device.reached.products.is_empty() {
-            return Some(sheet(Arc::clone(device)));
+            return sheet(Arc::clone(device));
         }
         let same_kind = |known: &Device| said(&device.board.architecture, &known.board.architecture);
         let alike = named.or_else(|| nearest(&same_chip)).or_else(|| nearest(&same_kind))?;
         if has_seen(&alike.id) {
-            return Some(Self { device: on(alike), knowledge: Knowledge::Seen, near: Near::Other });
+            return footing(on(alike), Knowledge::Seen, Near::Other);
         }
-        Some(sheet(on(alike)))
+        sheet(on(alike))
     }
 }
 

@@ -86,6 +86,7 @@ fn good() -> Model {
                 macs_at_bound: Some(0),
                 bytes_at_bound: Some(0),
             },
+            loss: None,
         }),
         inputs: vec![Port { name: "x".to_owned(), dtype: Some("float".to_owned()), shape: Some(symbolic.clone()) }],
         outputs: vec![Port { name: "y".to_owned(), dtype: None, shape: None }],

@@ -189,6 +189,7 @@ fn graph(analysis: &Analysis, figures: &Figures, values: &BTreeMap<String, i128>
             macs_at_bound: Some(macs_at_bound),
             bytes_at_bound: Some(bytes_at_bound),
         },
+        loss: analysis.training.loss.clone(),
     }
 }
 

@@ -399,6 +399,9 @@ pub struct Graph {
     pub symbols: Vec<String>,
     /// What the totals leave out or only bound.
     pub coverage: Coverage,
+    /// Loss that a Keras file was compiled with, by its name there; several are joined by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<String>,
 }
 
 /// Stored tensors by kind.

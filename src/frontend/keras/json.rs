@@ -8,6 +8,9 @@ use crate::ir::place::Span;
 /// Arrays and objects inside each other. A model inside a model takes five of them.
 pub(super) const MAX_DEPTH: usize = 400;
 
+/// Longest whole number that keeps its digits.
+const MOST_DIGITS: usize = 39;
+
 /// Keys of an object that are compared one by one.
 const FEW: usize = 64;
 
@@ -27,6 +30,8 @@ pub(super) enum Value<'a> {
     Bool(bool),
     /// A number without fraction and exponent.
     Integer(i64),
+    /// Digits of one past 64 bits.
+    Whole(&'a str),
     /// Any other number.
     Real(f64),
     Text(Cow<'a, str>),
@@ -125,6 +130,7 @@ impl<'a> Json<'a> {
         match self.value {
             #[allow(clippy::cast_precision_loss, reason = "rates and factors are rounded anyway")]
             Value::Integer(number) => Some(number as f64),
+            Value::Whole(digits) => digits.parse().ok(),
             Value::Real(number) => Some(number),
             _ => None,
         }
@@ -148,6 +154,7 @@ impl<'a> Json<'a> {
             Value::Null => "null".to_owned(),
             Value::Bool(truth) => truth.to_string(),
             Value::Integer(number) => number.to_string(),
+            Value::Whole(digits) => (*digits).to_owned(),
             Value::Real(number) if number.abs() >= 1e15 => format!("{number:e}"),
             Value::Real(number) => number.to_string(),
             Value::Text(text) => {
@@ -357,6 +364,9 @@ impl<'a> Parser<'a> {
         let text = self.text.get(start..self.at).unwrap_or_default();
         if whole && let Ok(number) = text.parse() {
             return Ok(Value::Integer(number));
+        }
+        if whole && text.len() <= MOST_DIGITS {
+            return Ok(Value::Whole(text));
         }
         Ok(Value::Real(text.parse().unwrap_or(f64::INFINITY)))
     }

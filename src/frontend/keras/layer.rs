@@ -90,6 +90,7 @@ impl<'j> Layer<'_, '_, '_, 'j> {
             Value::Integer(number) if i128::from(number.unsigned_abs()) > LARGEST => {
                 refuse(format!("is {number}, past the largest dimension"))
             }
+            Value::Whole(digits) => refuse(format!("is {digits}, past the largest dimension")),
             Value::Integer(number) => Ok(*number),
             Value::Real(number) if number.abs() >= 9.2e18 => {
                 refuse(format!("is {}: not an integer a tensor can have", value.shown()))

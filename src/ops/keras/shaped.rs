@@ -7,6 +7,7 @@ use crate::ir::element_type::ElementType;
 use crate::ir::fact::Fact;
 use crate::ir::shape::Shape;
 use crate::ops::table::Built;
+use crate::ops::work::{Family, Function};
 use crate::ops::{Cost, CostCx, Fault, InferCx, NodeView, Operator, Role, Saved, Work, WorkCx};
 
 /// Dims by formula. `d1` is dim 1 of the first input, `l1` its last; `front2` all dims but the last two.
@@ -21,6 +22,8 @@ struct Shaped {
     operations: i64,
     /// Whether nothing happens at all in inference.
     free: bool,
+    /// Bytes of noise for each element that the backward pass needs again, where noise is drawn; nothing happens in inference.
+    noise: Option<u64>,
     element: Option<ElementType>,
     compute: Option<ElementType>,
     /// Whether the gradient needs the input.
@@ -53,6 +56,7 @@ pub(super) fn shaped(node: &NodeView<'_>) -> Built {
         rank: usize::try_from(node.int_or("rank", 0)?).unwrap_or(0),
         operations: node.int_or("operations", 0)?,
         free: node.flag("free", false)?,
+        noise: node.int("noise")?.and_then(|bytes| u64::try_from(bytes).ok()),
         element,
         compute: compute(node)?,
         keeps_input: node.flag("keeps_input", false)?,
@@ -61,6 +65,19 @@ pub(super) fn shaped(node: &NodeView<'_>) -> Built {
 }
 
 impl Shaped {
+    /// Noise on so many elements, kept for the backward pass as far as that needs it.
+    #[allow(clippy::cast_precision_loss, reason = "sizes of tensors")]
+    fn draw(&self, elements: u64, bytes: u64) -> Work {
+        let kept = elements.saturating_mul(self.noise.unwrap_or_default());
+        Work {
+            family: Family::Elementwise { elements, function: Function::Random },
+            flops: elements as f64,
+            bytes_read: bytes as f64,
+            bytes_written: bytes.saturating_add(kept) as f64,
+            operands: [None; 2],
+        }
+    }
+
     fn output(&self, cx: &mut InferCx<'_>) -> Result<Option<Shape>, Fault> {
         let Some(formulas) = &self.dims else { return Ok(cx.shape(0).cloned()) };
         let shape = cx.shape(0).cloned();
@@ -137,6 +154,11 @@ impl Operator for Shaped {
         if self.free {
             return Some(Cost::FREE);
         }
+        if self.noise.is_some() {
+            let trained = cx.gradient_count() > 0;
+            let backward_flops = if trained { cx.elements_out(0)? } else { Dim::ZERO };
+            return Some(Cost { backward_flops, ..Cost::FREE });
+        }
         if self.operations == 0 { Cost::moved(cx) } else { Cost::elementwise(cx, i128::from(self.operations)) }
     }
 
@@ -149,6 +171,10 @@ impl Operator for Shaped {
     }
 
     fn work(&self, cx: &WorkCx<'_>) -> Vec<Work> {
+        if self.noise.is_some() {
+            let draws = cx.output(0).filter(|_| cx.has_backward());
+            return draws.map(|output| self.draw(output.elements(), output.bytes())).into_iter().collect();
+        }
         if self.free || cx.is_free() {
             return Vec::new();
         }
@@ -156,6 +182,12 @@ impl Operator for Shaped {
     }
 
     fn saved(&self, cx: &WorkCx<'_>) -> Saved {
-        Saved::input(0).when(cx.has_backward() && self.keeps_input)
+        let elements = cx.output(0).map_or(0, |output| output.elements());
+        let noise = Saved::extra(elements.saturating_mul(self.noise.unwrap_or_default()));
+        Saved::input(0).when(self.keeps_input).and(noise.when(self.noise.is_some())).when(cx.has_backward())
+    }
+
+    fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {
+        self.noise.is_some() && !cx.has_backward()
     }
 }

@@ -3,15 +3,16 @@
 //! ```text
 //! "DLCP" version:u16 data:u64 sections:u16
 //! for each section: name:text offset:u32 length:u32 checksum:u64
-//! sections: features, boards, three models (seen, by data sheet, by two rates), ends of features and of intervals, cards
-//!   that few rows told of; a model: trees of kernels, and of what measuring added
+//! sections: features, boards, stacks of each, three models (seen, by data sheet, by two rates), ends of features and of intervals, offsets of
+//!   boards, boards that few rows told of; a model: trees of kernels, and of what measuring added
 //! ```
 //! A split takes two bytes, a leaf two, so that a tree has four for each leaf. Numbers are little-endian; a text is its length (u16) and its bytes.
 
 use thiserror::Error;
 
 use super::forest::{Forest, MOST_LEAVES, Split};
-use super::section::{Domain, Interval, Model, Section, Tuned};
+use super::offset::Offset;
+use super::section::{Domain, Interval, Model, Offsets, Section, Tuned};
 
 /// The version that is written and the newest that is read.
 pub const VERSION: u16 = 1;
@@ -176,6 +177,7 @@ pub fn trusted(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
     let reader = &mut Reader { rest: bytes };
     let features = reader.texts()?;
     let boards = reader.texts()?;
+    let stacks = boards.iter().map(|_| reader.u16()).collect::<Result<_, _>>()?;
     let seen = model(reader, features.len())?;
     let unseen = model(reader, features.len())?;
     let anchored = model(reader, features.len())?;
@@ -185,6 +187,9 @@ pub fn trusted(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
     let mut interval = || Ok(Interval { low: reader.f32()?, high: reader.f32()? });
     let (seen_interval, unseen_interval): (_, Interval) = (interval()?, interval()?);
     let by_board = (0..boards.len()).map(|_| interval()).collect::<Result<_, FileError>>()?;
+    let offsets = (0..reader.u16()?)
+        .map(|_| Ok(Offsets { sheet: offset(reader)?, anchored: offset(reader)? }))
+        .collect::<Result<_, FileError>>()?;
     let tuned = (0..reader.u16()?)
         .map(|_| Ok(Tuned { board: reader.text()?, product: reader.f32()?, copy: reader.f32()?, scale: reader.f32()? }))
         .collect::<Result<_, FileError>>()?;
@@ -192,6 +197,7 @@ pub fn trusted(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
         name: entry.name.clone(),
         features,
         boards,
+        stacks,
         seen,
         unseen,
         anchored,
@@ -199,8 +205,17 @@ pub fn trusted(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
         seen_interval,
         unseen_interval,
         by_board,
+        offsets,
         tuned,
     })
+}
+
+fn offset(reader: &mut Reader) -> Result<Offset, FileError> {
+    let mut offset = Offset::default();
+    for number in &mut offset.0 {
+        *number = reader.f32()?;
+    }
+    Ok(offset)
 }
 
 fn model(reader: &mut Reader, width: usize) -> Result<Model, FileError> {
@@ -313,6 +328,7 @@ fn body(section: &Section) -> Vec<u8> {
         body.extend((texts.len() as u16).to_le_bytes());
         texts.iter().for_each(|text| put_text(&mut body, text));
     }
+    section.stacks.iter().for_each(|stacks| body.extend(stacks.to_le_bytes()));
     for model in [&section.seen, &section.unseen, &section.anchored] {
         put_forest(&mut body, &model.kernels);
         body.push(u8::from(model.protocol.is_some()));
@@ -325,6 +341,9 @@ fn body(section: &Section) -> Vec<u8> {
         [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
     let by_board = section.by_board.iter().flat_map(|ends| [ends.low, ends.high]);
     ends.chain(intervals).chain(by_board).for_each(|number: f32| body.extend(number.to_le_bytes()));
+    body.extend((section.offsets.len() as u16).to_le_bytes());
+    let offsets = section.offsets.iter().flat_map(|Offsets { sheet, anchored }| [sheet.0, anchored.0]);
+    offsets.flatten().for_each(|number| body.extend(number.to_le_bytes()));
     body.extend((section.tuned.len() as u16).to_le_bytes());
     for Tuned { board, product, copy, scale } in &section.tuned {
         put_text(&mut body, board);
@@ -379,6 +398,8 @@ fn put_tree(body: &mut Vec<u8>, splits: &[Split], leaves: &[i16]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::offset::TIMES;
+    use super::super::setting::Stack;
     use super::*;
 
     fn file() -> Vec<u8> {
@@ -395,6 +416,7 @@ mod tests {
             name: "product/serving".to_owned(),
             features: vec!["m".to_owned(), "n".to_owned()],
             boards: vec!["h200".to_owned()],
+            stacks: vec![Stack::Vllm.bit()],
             seen: Model { protocol: Some(forest), ..model.clone() },
             unseen: model.clone(),
             anchored: model,
@@ -402,6 +424,7 @@ mod tests {
             seen_interval: Interval { low: 0.9, high: 1.1 },
             unseen_interval: Interval { low: 0.7, high: 1.4 },
             by_board: vec![Interval { low: 0.8, high: 1.2 }],
+            offsets: vec![Offsets { sheet: Offset([0.1; TIMES]), anchored: Offset([-0.1; TIMES]) }],
             tuned: vec![Tuned { board: "t4".to_owned(), product: 0.8, copy: 1.0, scale: 1.1 }],
         };
         write(42, &[section.clone(), Section { name: "product/pytorch".to_owned(), ..section }])

@@ -4,6 +4,7 @@
 pub mod convolution;
 pub mod file;
 pub mod forest;
+pub mod offset;
 pub mod predictors;
 pub mod rates;
 pub mod row;

@@ -195,6 +195,7 @@ mod tests {
             for (at, entry) in file.head.entries.iter().enumerate() {
                 let section = file.section(at).unwrap();
                 assert!(entry.name.starts_with(&format!("{family}/")), "{}", entry.name);
+                assert!(section.offsets.is_empty() || section.offsets.len() == section.boards.len(), "{}", entry.name);
                 assert!(section.boards.iter().all(|board| crate::device::find(board).is_ok()), "{:?}", section.boards);
                 assert!(section.seen_interval.low <= 1.0 && section.seen_interval.high >= 1.0);
                 assert!(section.unseen_interval.low <= 1.0 && section.unseen_interval.high >= 1.0);

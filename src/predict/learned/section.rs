@@ -1,11 +1,12 @@
 //! One predictor: the kernels of a family by one group of software stacks.
 
 use super::forest::Forest;
+use super::offset::Offset;
 use super::rates::Anchors;
 use super::{Described, describe};
-use crate::device::Device;
+use crate::device::{Device, catalogue};
 use crate::predict::learned::row::Row;
-use crate::predict::learned::setting::Setting;
+use crate::predict::learned::setting::{Setting, Stack};
 use crate::runtime::Kernel;
 
 /// A predictor.
@@ -17,6 +18,9 @@ pub struct Section {
     pub features: Vec<String>,
     /// Devices that it has seen, in the order of their numbers.
     pub boards: Vec<String>,
+    /// The stacks that were measured on each, a bit for each by its number: those that share a section were not measured on
+    /// the same devices.
+    pub stacks: Vec<u16>,
     /// For devices that it has seen: with the device's number as the last feature.
     pub seen: Model,
     /// For others, by their data sheets.
@@ -31,8 +35,19 @@ pub struct Section {
     pub unseen_interval: Interval,
     /// The same for each device that it has seen.
     pub by_board: Vec<Interval>,
+    /// How far each device that it has seen is from the models for others; empty where nothing is gained by it.
+    pub offsets: Vec<Offsets>,
     /// Devices that it has not seen but for a few rows.
     pub tuned: Vec<Tuned>,
+}
+
+/// How far a device is from a model that does not know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Offsets {
+    /// From the model by data sheets.
+    pub sheet: Offset,
+    /// From the one by two rates.
+    pub anchored: Offset,
 }
 
 /// What a few rows of a device told of it.
@@ -162,6 +177,24 @@ impl Section {
         }
     }
 
+    /// Whether rows of a stack, or of one like it, are from a device.
+    #[must_use]
+    pub fn is_from(&self, stack: Stack, device: &str) -> bool {
+        let mut boards = self.boards.iter().zip(&self.stacks);
+        boards.any(|(board, stacks)| board == device && stacks & stack.alike() != 0)
+    }
+
+    /// How far a device is from the model that it is known by, going by those that are like it.
+    #[must_use]
+    pub fn offset(&self, device: &Device, knowledge: Knowledge) -> Offset {
+        let devices = catalogue().devices();
+        let known = self.boards.iter().zip(&self.offsets).filter_map(|(board, offsets)| {
+            let device = devices.iter().find(|device| device.id == *board)?;
+            Some((device, if knowledge == Knowledge::Anchored { offsets.anchored } else { offsets.sheet }))
+        });
+        if knowledge == Knowledge::Seen { Offset::default() } else { Offset::like(device, known) }
+    }
+
     /// The ends of 80 % of times, as factors of the middle.
     #[must_use]
     pub fn interval(&self, knowledge: Knowledge) -> Interval {
@@ -178,10 +211,11 @@ impl Section {
     /// Predicts a kernel; `None` where it belongs to another family, or to a kind that it has not seen.
     #[must_use]
     pub fn answer(&self, kernel: &Kernel, device: &Device, setting: Setting, anchors: Anchors) -> Option<Answer> {
-        self.answer_as(self.knowledge(device, anchors), kernel, device, setting).ok()
+        let knowledge = self.knowledge(device, anchors);
+        self.answer_as(knowledge, kernel, device, setting, &self.offset(device, knowledge)).ok()
     }
 
-    /// Predicts a kernel on a device that is known in a way.
+    /// Predicts a kernel on a device that is known in a way, and is so far from the model.
     ///
     /// # Errors
     /// It has not seen this kind of work: the feature that says so.
@@ -191,6 +225,7 @@ impl Section {
         kernel: &Kernel,
         device: &Device,
         setting: Setting,
+        offset: &Offset,
     ) -> Result<Answer, Option<Outside>> {
         let (model, anchors) = self.model(knowledge);
         let mut described = describe(kernel, device, setting, anchors, Row::new()).ok_or(None)?;
@@ -204,7 +239,8 @@ impl Section {
         }
         let scale = self.tuned.iter().find(|tuned| tuned.board == device.id && knowledge == Knowledge::Anchored);
         let scale = scale.map_or(1.0, |tuned| f64::from(tuned.scale));
-        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values)) * scale;
+        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values));
+        let p50 = p50 * offset.factor(described.base_ms) * scale;
         Ok(Answer { p50, interval: self.interval_on(device, knowledge), knowledge, outside })
     }
 
@@ -249,6 +285,7 @@ mod tests {
             name: "product/serving".to_owned(),
             features: vec!["m".to_owned(), "precision".to_owned()],
             boards: Vec::new(),
+            stacks: Vec::new(),
             seen: model.clone(),
             unseen: model.clone(),
             anchored: model,
@@ -256,6 +293,7 @@ mod tests {
             seen_interval: Interval { low: 0.9, high: 1.1 },
             unseen_interval: Interval { low: 0.7, high: 1.4 },
             by_board: Vec::new(),
+            offsets: Vec::new(),
             tuned: Vec::new(),
         }
     }

@@ -36,6 +36,24 @@ pub enum Stack {
 }
 
 impl Stack {
+    /// The stacks whose rows on a device tell of this one there too, as a set. Layers that PyTorch 1 ran in a network say
+    /// nothing of operators that PyTorch 2 ran alone.
+    #[must_use]
+    pub fn alike(self) -> u16 {
+        let all = |stacks: &[Self]| stacks.iter().fold(0, |set, stack| set | stack.bit());
+        match self {
+            Self::Tensorflow1 | Self::Tensorflow2 => all(&[Self::Tensorflow1, Self::Tensorflow2]),
+            Self::Vllm | Self::Sglang | Self::TensorRtLlm => all(&[Self::Vllm, Self::Sglang, Self::TensorRtLlm]),
+            _ => self.bit(),
+        }
+    }
+
+    /// Its bit in a set of stacks.
+    #[must_use]
+    pub fn bit(self) -> u16 {
+        1 << self as u8
+    }
+
     /// The name that its predictors carry. Stacks that share one are told apart by a feature.
     #[must_use]
     pub fn group(self) -> &'static str {
@@ -176,16 +194,4 @@ pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [
 
 fn is_amd(device: &Device) -> bool {
     ["cdna", "rdna", "gcn", "vega"].iter().any(|kind| device.board.architecture.starts_with(kind))
-}
-
-/// Whether rows of a stack are from a board, among those that its section has seen: stacks that share a section were not
-/// measured on the same ones.
-#[must_use]
-pub fn is_from(stack: Stack, board: &str) -> bool {
-    match stack {
-        // Layers of networks: PipeDream and TrioSim.
-        Stack::Pytorch1 => matches!(board, "v100-sxm2-16gb" | "h100-sxm5-80gb"),
-        Stack::Pytorch2 => board != "v100-sxm2-16gb",
-        _ => true,
-    }
 }

@@ -71,6 +71,14 @@ impl<'m> Counted<'m> {
         if let Some(formula) = graph.macs_formula.as_deref().filter(|formula| !is_number(formula)) {
             text.push_str(&paragraph(&label("formula"), &format!("{} MACs", printable(formula)), 4, style));
         }
+        if let Some(loss) = graph.loss.as_deref().filter(|_| model.target.mode != "infer") {
+            text.push_str(&paragraph(
+                &label("loss"),
+                &format!("{}, as the file was compiled", printable(loss)),
+                4,
+                style,
+            ));
+        }
         text.push_str(&coverage_line(graph));
         text
     }

@@ -3,9 +3,9 @@
 
 use dlcost::analysis::Analysis;
 use dlcost::device::{Device, Precision};
-use dlcost::ops::work::{Convolution, Family};
 use dlcost::passes::lower::Schedule;
 use dlcost::passes::parameters::Kind;
+use dlcost::predict::floor::saved;
 use dlcost::runtime::{Kernel, Pass};
 use dlcost::target::Target;
 
@@ -42,7 +42,7 @@ fn product_ms(kernel: &Kernel, device: &Device) -> f64 {
     if teraflops <= 0.0 {
         return 0.0;
     }
-    kernel.flops * kernel.runs / saved(&kernel.family) / (teraflops * ABOVE_CLOCK * 1e9)
+    kernel.flops * kernel.runs / saved(&kernel.family).unwrap_or(1.0) / (teraflops * ABOVE_CLOCK * 1e9)
 }
 
 /// The highest of the peaks that a product may be computed at: frameworks take tf32 for fp32, and libraries fp32 for fewer
@@ -54,29 +54,6 @@ fn peak(precision: Precision, device: &Device) -> f64 {
         _ => Precision::Fp32,
     };
     device.matrix_tflops(precision).max(device.matrix_tflops(instead))
-}
-
-/// How many times fewer operations than counted may do.
-fn saved(family: &Family) -> f64 {
-    match family {
-        Family::Convolution(convolution) => saved_by_windows(convolution),
-        // Half of the pairs are hidden by a causal mask, which counts do not know.
-        Family::Attention { .. } => 2.0,
-        _ => 1.0,
-    }
-}
-
-/// Winograd's F(4×4, 3×3) has 4 times fewer products and F(2×2, 5×5) 2.8; FFT has fewer for larger windows.
-fn saved_by_windows(convolution: &Convolution) -> f64 {
-    let [_, height, width] = convolution.kernel;
-    if convolution.stride != [1; 3] || convolution.dilation != [1; 3] {
-        return 1.0;
-    }
-    match height.max(width) {
-        0..=1 => 1.0,
-        2..=5 => 4.0,
-        _ => 16.0,
-    }
 }
 
 /// Weights that products read, those that stay in the cache from step to step left out.
@@ -103,25 +80,6 @@ fn weights_ms(analysis: &Analysis, target: &Target) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn winograd_may_save_only_where_windows_slide_by_one() {
-        let square = |extent: u64, stride: u64| Convolution {
-            batch: 1,
-            in_channels: 64,
-            out_channels: 64,
-            input: [1, 56, 56],
-            output: [1, 56, 56],
-            kernel: [1, extent, extent],
-            stride: [1, stride, stride],
-            dilation: [1; 3],
-            groups: 1,
-            transposed: false,
-            axes: 2,
-        };
-        let saved = |extent, stride| saved(&Family::Convolution(square(extent, stride)));
-        assert_eq!([saved(1, 1), saved(3, 1), saved(3, 2), saved(7, 1)], [1.0, 4.0, 1.0, 16.0]);
-    }
 
     #[test]
     fn products_may_be_computed_in_tf32_or_fp32_instead_and_no_faster() {

@@ -7,8 +7,9 @@ use dlcost::predict::learned::rates::{Anchors, scaled};
 use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section, Tuned};
 
 use super::anchor::FACTORS;
-use super::boost::{Growth, grow};
+use super::boost::Growth;
 use super::prepare::{Example, predicted, predicted_on, prepare};
+use super::unseen::{LeftOut, grow, leave_out};
 
 /// How the models of a section are grown.
 #[derive(Clone, Copy, Debug)]
@@ -19,30 +20,6 @@ pub(crate) struct Plan {
     pub(crate) most: usize,
     /// Whether chips are left out in turn to learn how wrong the model is on others.
     pub(crate) leaves_out: bool,
-}
-
-/// How a chip that was left out was predicted.
-#[derive(Clone, Debug)]
-pub(crate) struct LeftOut {
-    pub(crate) chip: String,
-    pub(crate) rows: usize,
-    /// Mean absolute error, by data sheet and by anchors.
-    pub(crate) sheet: f64,
-    pub(crate) anchored: f64,
-    /// Logarithms of measured over predicted, by data sheet.
-    errors: Vec<f64>,
-}
-
-impl std::fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { chip, rows, sheet, anchored, .. } = self;
-        write!(
-            f,
-            "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({rows} rows)",
-            100.0 * sheet,
-            100.0 * anchored
-        )
-    }
 }
 
 /// The plan of a section with so many examples: many large trees where there are many, and few small ones where there are
@@ -56,13 +33,14 @@ pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
     let mut seen = Growth { trees, leaves, rate, least, features: 0.8, rows: 0.8, seed, ..Growth::default() };
     match section {
         "convolution/tensorflow" | "product/serving" | "attention/serving" => (seen.trees, seen.rate) = (900, 0.07),
+        "product/pytorch" | "elementwise/pytorch" => (seen.trees, seen.rate) = (750, 0.08),
         "convolution/tensorrt" => seen.trees = 600,
         // Searched kernels: a few rows are ten times what they should be.
         "convolution/miopen" | "convolution/miopen-3d" => seen.median = true,
         _ => {}
     }
     let unseen = Growth {
-        trees: 250,
+        trees: 200,
         leaves: 63,
         rate: 0.08,
         least: 20.0,
@@ -81,7 +59,7 @@ pub(crate) fn fit(
     examples: &[Example],
     borrowed: &[Example],
     plan: &Plan,
-    tell: &dyn Fn(&str),
+    tell: &(dyn Fn(&str) + Sync),
 ) -> (Section, Vec<LeftOut>) {
     let learns = |example: &&Example| !example.dev && !example.calibrates;
     let mut learned: Vec<&Example> = examples.iter().filter(learns).collect();
@@ -95,22 +73,25 @@ pub(crate) fn fit(
     let domain = prepared.domain(features.len()).into_iter().map(|(low, high)| Domain { low, high }).collect();
     tell(&format!("{name}: {} rows, {} devices", learned.len(), boards.len()));
     let seen = model(&learned, Knowledge::Seen, &boards, &plan.seen);
+    let (with_offsets, left_out) = choose(name, &learned, plan, tell);
     tell(&format!("{name}: unseen devices"));
-    let few = thinned(&learned, plan.most);
-    let unseen = model(&few, Knowledge::Sheet, &[], &plan.unseen);
-    let anchored = model(&few, Knowledge::Anchored, &[], &plan.unseen);
+    let unseen = grow(&thinned(&learned, plan.most), &plan.unseen, with_offsets);
+    let of_board = |board: &String| unseen.offsets.get(board).copied().unwrap_or_default();
+    let offsets = if with_offsets { boards.iter().map(of_board).collect() } else { Vec::new() };
     let wide = Interval { low: 0.5, high: 2.0 };
     let mut section = Section {
         name: name.to_owned(),
         features,
+        stacks: boards.iter().map(|board| stacks(board, &learned)).collect(),
         boards,
         seen,
-        unseen,
-        anchored,
+        unseen: unseen.sheet,
+        anchored: unseen.anchored,
         domain,
         seen_interval: wide,
         unseen_interval: wide,
         by_board: Vec::new(),
+        offsets,
         tuned: Vec::new(),
     };
     let calibration: Vec<(&str, f64)> = examples
@@ -127,15 +108,35 @@ pub(crate) fn fit(
         interval(errors.clone()).filter(|_| errors.len() >= ENOUGH).unwrap_or(section.seen_interval)
     };
     section.by_board = section.boards.iter().map(of_board).collect();
-    let mut left_out = Vec::new();
-    if plan.leaves_out {
-        left_out = leave_out(&learned, plan, tell, name);
+    if !left_out.is_empty() {
         let worst =
-            left_out.iter().filter(|chip| chip.errors.len() >= 30).filter_map(|chip| interval(chip.errors.clone()));
+            left_out.iter().filter(|chip| chip.errors.len() >= MANY).filter_map(|chip| interval(chip.errors.clone()));
         let widest = worst.max_by(|a, b| (a.high / a.low).total_cmp(&(b.high / b.low)));
         section.unseen_interval = widest.unwrap_or(wide);
     }
     (section, left_out)
+}
+
+/// Rows from which on a chip that is left out has a say.
+const MANY: usize = 30;
+
+/// Whether offsets of boards help on chips that were left out, and how these came out the better way.
+fn choose(name: &str, learned: &[&Example], plan: &Plan, tell: &(dyn Fn(&str) + Sync)) -> (bool, Vec<LeftOut>) {
+    if !plan.leaves_out {
+        return (false, Vec::new());
+    }
+    let [without, with] = [false, true].map(|with_offsets| leave_out(learned, plan, with_offsets, tell, name));
+    let error = |chips: &[LeftOut]| -> f64 {
+        let many = chips.iter().filter(|chip| chip.rows >= MANY);
+        many.map(|chip| (chip.sheet + chip.anchored) * (chip.rows as f64).sqrt()).sum()
+    };
+    if error(&with) < error(&without) { (true, with) } else { (false, without) }
+}
+
+/// The stacks that were measured on a device.
+fn stacks(board: &str, examples: &[&Example]) -> u16 {
+    let of = examples.iter().filter(|example| example.device.id == board);
+    of.fold(0, |stacks, example| stacks | example.measurement.setting.stack.bit())
 }
 
 /// Learns what a few rows of a device tell: the rates that make them come out best, and what remains.
@@ -188,68 +189,15 @@ pub(crate) fn order(boards: &mut [String], examples: &[&Example]) {
 pub(crate) fn model(examples: &[&Example], knowledge: Knowledge, boards: &[String], growth: &Growth) -> Model {
     let prepared = prepare(examples, knowledge, boards);
     let protocol = prepared.has_protocol();
-    let mut forests = grow(&prepared.data(growth.bins), growth, |_| ()).into_iter();
+    let mut forests = super::boost::grow(&prepared.data(growth.bins), growth, |_| ()).into_iter();
     let kernels: Forest = forests.next().unwrap_or_default();
     Model { kernels, protocol: if protocol { forests.next() } else { None } }
 }
 
 /// Every so manieth example.
-fn thinned<'e>(examples: &[&'e Example], most: usize) -> Vec<&'e Example> {
+pub(crate) fn thinned<'e>(examples: &[&'e Example], most: usize) -> Vec<&'e Example> {
     let step = examples.len().div_ceil(most.max(1)).max(1);
     examples.iter().step_by(step).copied().collect()
-}
-
-/// Leaves each chip out in turn.
-fn leave_out(examples: &[&Example], plan: &Plan, tell: &dyn Fn(&str), name: &str) -> Vec<LeftOut> {
-    let chips: BTreeSet<&str> = examples.iter().map(|example| &*example.device.board.chip).collect();
-    if chips.len() < 2 {
-        return Vec::new();
-    }
-    let mut all = Vec::new();
-    for chip in chips {
-        tell(&format!("{name}: without {chip}"));
-        let (out, rest): (Vec<&Example>, Vec<&Example>) =
-            examples.iter().partition(|example| example.device.board.chip == chip);
-        let rest = thinned(&rest, plan.most);
-        let out = thinned(&out, 4_000);
-        let mut means = [0.0; 2];
-        let mut errors = Vec::new();
-        for (slot, knowledge) in means.iter_mut().zip([Knowledge::Sheet, Knowledge::Anchored]) {
-            let model = model(&rest, knowledge, &[], &plan.unseen);
-            let section = unseen_only(model);
-            let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
-            let mut sum = 0.0;
-            for example in &out {
-                let Some(time) = predicted(&section, example, anchors) else { continue };
-                sum += (time / example.time_ms - 1.0).abs();
-                if knowledge == Knowledge::Sheet {
-                    errors.push(libm::log(example.time_ms / time));
-                }
-            }
-            *slot = sum / out.len().max(1) as f64;
-        }
-        let [sheet, anchored] = means;
-        all.push(LeftOut { chip: chip.to_owned(), rows: out.len(), sheet, anchored, errors });
-    }
-    all
-}
-
-/// A section that knows no device.
-fn unseen_only(model: Model) -> Section {
-    let wide = Interval { low: 0.5, high: 2.0 };
-    Section {
-        name: String::new(),
-        features: Vec::new(),
-        boards: Vec::new(),
-        seen: Model::default(),
-        unseen: model.clone(),
-        anchored: model,
-        domain: Vec::new(),
-        seen_interval: wide,
-        unseen_interval: wide,
-        by_board: Vec::new(),
-        tuned: Vec::new(),
-    }
 }
 
 /// Rows from which on a board has an interval of its own.

@@ -272,9 +272,18 @@ fn kernel(row: &LayerRow, family: Family, pass: Pass, precision: Precision, sett
         Family::Collective { bytes, .. } => (0.0, bytes as f64, bytes as f64),
         _ => {
             let elements = if s.numel > 0 { s.numel as f64 } else { elements(&[s.rows.max(1), s.cols.max(1)]) };
-            let bytes = if s.bytes > 0 { s.bytes as f64 } else { 2.0 * elements * width };
-            let written = if matches!(family, Family::Elementwise { .. }) { elements * width } else { bytes / 2.0 };
-            (elements * flops_each(&row.op), (bytes - written).max(0.0), written)
+            let tensor = elements * width;
+            let bytes = if s.bytes > 0 { s.bytes as f64 } else { 2.0 * tensor };
+            let written = if matches!(family, Family::Elementwise { .. }) { tensor } else { bytes / 2.0 };
+            // Tables give bytes of input and output. Statistics are another walk over the input, and gradients of
+            // normalisations read what was kept beside the gradient.
+            let again = match (family, pass) {
+                (Family::BatchNorm { .. }, Pass::Forward) => tensor,
+                (Family::BatchNorm { .. }, _) => 3.0 * tensor,
+                (Family::Softmax { .. } | Family::LayerNorm { .. }, pass) if pass != Pass::Forward => tensor,
+                _ => 0.0,
+            };
+            (elements * flops_each(row, pass), (bytes - written).max(0.0) + again, written)
         }
     };
     let library = match setting.stack {
@@ -296,17 +305,20 @@ fn function(op: &str) -> Function {
     }
 }
 
-/// Operations for each element, a rough count: the rules of operators count some of these otherwise, so that what a
-/// predictor learned of `arithmetic/base` holds for kernels that memory bounds.
-fn flops_each(op: &str) -> f64 {
-    match op {
-        "pow" => 10.0,
-        "gelu" | "bias_gelu" | "silu_mul" => 8.0,
-        "tanh" | "div" | "pow_scalar" => 4.0,
-        "rope" | "dropout" | "bias_dropout_add" => 3.0,
-        "softmax" | "scale_mask_softmax" | "layer_norm" | "rms_norm" => 5.0,
-        "div_scalar" => 2.0,
-        "add3" => 2.0,
+/// Operations for each element, as docs/counting.md has them for layers of a model; those of functions, which count once
+/// there, by what they are computed with.
+fn flops_each(row: &LayerRow, pass: Pass) -> f64 {
+    match (&*row.family, &*row.op) {
+        ("batch_norm", _) if pass == Pass::Forward => 8.0,
+        ("batch_norm", _) => 11.0,
+        ("embedding", _) => 0.0,
+        (_, "layer_norm") => 8.0,
+        (_, "pow") => 10.0,
+        (_, "gelu" | "bias_gelu" | "silu_mul") => 8.0,
+        (_, "softmax" | "scale_mask_softmax" | "rms_norm") => 5.0,
+        (_, "tanh" | "div" | "pow_scalar") => 4.0,
+        (_, "rope" | "dropout" | "bias_dropout_add") => 3.0,
+        (_, "div_scalar" | "add3") => 2.0,
         _ => 1.0,
     }
 }

@@ -15,5 +15,6 @@ pub(crate) mod row;
 mod run;
 #[cfg(feature = "train")]
 pub(crate) mod table;
+pub(crate) mod unseen;
 #[cfg(feature = "train")]
 pub(crate) use run::{Arguments, run};

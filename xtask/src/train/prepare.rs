@@ -239,6 +239,15 @@ impl Prepared {
     }
 }
 
+/// What physics says of an example on a device that is known in a way, ms.
+pub(crate) fn base_ms(example: &Example, device: &Device, knowledge: Knowledge) -> f64 {
+    let kernels = (0..example.measurement.kernels.len())
+        .filter_map(|kernel| described(example, device, kernel, knowledge, &[], Row::new()));
+    let kernels: f64 = kernels.map(|described| described.base_ms).sum();
+    let protocol = example.measurement.protocol.as_ref();
+    kernels + protocol.map_or(0.0, |protocol| protocol_row(example, device, protocol, knowledge, &[], kernels).0)
+}
+
 /// What a section predicts for an example, ms.
 pub(crate) fn predicted(section: &Section, example: &Example, anchors: Anchors) -> Option<f64> {
     if let Some((tuned, device)) = section.tuned(example.device) {
@@ -260,6 +269,7 @@ pub(crate) fn predicted_on(section: &Section, example: &Example, device: &Device
     if let Some(protocol) = &example.measurement.protocol {
         let (base, row) = protocol_row(example, device, protocol, knowledge, &section.boards, together);
         sum += base * libm::exp(model.protocol.as_ref().map_or(0.0, |forest| forest.value(&row)));
+        together += base;
     }
-    Some(sum)
+    Some(sum * section.offset(device, knowledge).factor(together))
 }

@@ -155,6 +155,20 @@ pub(super) fn unchanged<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
     Ok(vec![layer.keras("", "Shaped", inputs, attributes)])
 }
 
+/// Layers that draw noise in training, and do nothing in inference. `kept` is what the gradient needs of the noise again,
+/// bytes for each element: a mask, its values, or nothing to speak of where it is the same along axes or only added.
+pub(super) fn noise<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>, kept: i64) -> Outputs {
+    let strength = ["rate", "stddev"].into_iter().find_map(|key| layer.real(key));
+    if strength == Some(0.0) {
+        return unchanged(layer, call);
+    }
+    let input = layer.input(call)?;
+    let attributes = vec![("noise", int(kept)), ("operations", int(1)), layer.class_attribute()];
+    let mut inputs = vec![input];
+    inputs.extend(std::mem::take(&mut layer.extra));
+    Ok(vec![layer.keras("", "Shaped", inputs, attributes)])
+}
+
 /// `LayerScale`: one trained factor for each channel.
 pub(super) fn layer_scale<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>) -> Outputs {
     let input = layer.input(call)?;

@@ -34,16 +34,10 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
         "EinsumDense" => core::einsum_dense(layer, call),
         "Embedding" => core::embedding(layer, call),
         "ReversibleEmbedding" => core::reversible_embedding(layer, call),
-        "InputLayer"
-        | "Identity"
-        | "Dropout"
-        | "SpatialDropout1D"
-        | "SpatialDropout2D"
-        | "SpatialDropout3D"
-        | "GaussianDropout"
-        | "GaussianNoise"
-        | "AlphaDropout"
-        | "ActivityRegularization" => core::unchanged(layer, call),
+        "InputLayer" | "Identity" | "ActivityRegularization" => core::unchanged(layer, call),
+        "Dropout" | "AlphaDropout" => core::noise(layer, call, 1),
+        "GaussianDropout" => core::noise(layer, call, 4),
+        "SpatialDropout1D" | "SpatialDropout2D" | "SpatialDropout3D" | "GaussianNoise" => core::noise(layer, call, 0),
         "Masking" => core::masking(layer, call),
         "RandomFourierFeatures" => core::random_fourier(layer, call),
         "DenseFeatures" => preprocessing::dense_features(layer, call),
@@ -54,7 +48,7 @@ pub(super) fn translate<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>
         // Layers of `keras.applications`.
         "LayerScale" => core::layer_scale(layer, call),
         "CustomScaleLayer" => merging::scaled_sum(layer, call),
-        "StochasticDepth" => core::unchanged(layer, call),
+        "StochasticDepth" => core::noise(layer, call, 0),
 
         "Conv1D" | "Conv2D" | "Conv3D" | "Convolution1D" | "Convolution2D" | "Convolution3D" => {
             convolution::conv(layer, call)
