@@ -112,6 +112,7 @@ fn without(examples: &[&Example], bases: &[f64], offsets: &BTreeMap<String, Offs
 const PULL: f64 = 20.0;
 
 /// Adds to offsets how far boards are from the mean of all, of rows with their physical and their relative times.
+#[allow(clippy::indexing_slicing, reason = "places are below their number")]
 fn add<'e>(offsets: &mut BTreeMap<String, Offset>, rows: impl Iterator<Item = (&'e Example, f64, f64)>) {
     #[derive(Default)]
     struct Sums {
