@@ -211,6 +211,6 @@ fn read_predictors(bencher: Bencher<'_, '_>) {
     ];
     bencher.bench(|| {
         let predictors = Predictors::unread();
-        sections.map(|(family, name)| predictors.section(family, name).unwrap().boards.len())
+        sections.map(|(family, name)| predictors.section(family, name).unwrap().seen.kernels.value(&[]))
     });
 }

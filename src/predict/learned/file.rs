@@ -10,7 +10,7 @@
 
 use thiserror::Error;
 
-use super::forest::{Forest, MOST_LEAVES, Split};
+use super::forest::{Forest, Held, MOST_LEAVES, Split, Trees};
 use super::offset::Offset;
 use super::section::{Domain, Interval, Model, Offsets, Section, Tuned};
 
@@ -160,7 +160,7 @@ pub fn section(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
     if checksum(body_of(bytes, entry)?) != entry.checksum {
         return Err(FileError::Damaged { what: "a checksum does not fit" });
     }
-    trusted(bytes, entry)
+    read(bytes, entry, |_| None)
 }
 
 fn body_of<'b>(bytes: &'b [u8], entry: &Entry) -> Result<&'b [u8], FileError> {
@@ -172,15 +172,22 @@ fn body_of<'b>(bytes: &'b [u8], entry: &Entry) -> Result<&'b [u8], FileError> {
 ///
 /// # Errors
 /// Where it ends too early.
-pub fn trusted(bytes: &[u8], entry: &Entry) -> Result<Section, FileError> {
+pub fn trusted(bytes: &'static [u8], entry: &Entry) -> Result<Section, FileError> {
+    read(bytes, entry, Some)
+}
+
+/// Whether bytes of trees can wait until the trees are asked for.
+type Hold<'b> = fn(&'b [u8]) -> Option<&'static [u8]>;
+
+fn read<'b>(bytes: &'b [u8], entry: &Entry, hold: Hold<'b>) -> Result<Section, FileError> {
     let bytes = body_of(bytes, entry)?;
     let reader = &mut Reader { rest: bytes };
     let features = reader.texts()?;
     let boards = reader.texts()?;
     let stacks = boards.iter().map(|_| reader.u16()).collect::<Result<_, _>>()?;
-    let seen = model(reader, features.len())?;
-    let unseen = model(reader, features.len())?;
-    let anchored = model(reader, features.len())?;
+    let seen = model(reader, features.len(), hold)?;
+    let unseen = model(reader, features.len(), hold)?;
+    let anchored = model(reader, features.len(), hold)?;
     let domain = (0..features.len())
         .map(|_| Ok(Domain { low: reader.f32()?, high: reader.f32()? }))
         .collect::<Result<_, FileError>>()?;
@@ -218,16 +225,17 @@ fn offset(reader: &mut Reader) -> Result<Offset, FileError> {
     Ok(offset)
 }
 
-fn model(reader: &mut Reader, width: usize) -> Result<Model, FileError> {
-    let kernels = forest(reader)?;
+fn model<'b>(reader: &mut Reader<'b>, width: usize, hold: Hold<'b>) -> Result<Model, FileError> {
+    let kernels = forest(reader, hold)?;
     if kernels.cuts.len() > width + 1 {
         return Err(FileError::Damaged { what: "trees ask for more features than there are" });
     }
-    let protocol = if reader.u8()? == 0 { None } else { Some(forest(reader)?) };
+    let protocol = if reader.u8()? == 0 { None } else { Some(forest(reader, hold)?) };
     Ok(Model { kernels, protocol })
 }
 
-fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
+/// Reads a forest; its trees later, where their bytes can be held.
+fn forest<'b>(reader: &mut Reader<'b>, hold: Hold<'b>) -> Result<Forest, FileError> {
     let features = reader.u16()?;
     let mut cuts = Vec::new();
     for _ in 0..features {
@@ -235,17 +243,35 @@ fn forest(reader: &mut Reader) -> Result<Forest, FileError> {
         cuts.push((0..count).map(|_| reader.f32()).collect::<Result<Vec<_>, _>>()?);
     }
     let (unit, start) = (reader.f32()?, reader.f32()?);
-    let trees = reader.u32()?;
-    let sizes: Vec<u16> = pairs(reader, trees)?.map(u16::from_le_bytes).collect();
+    let count = reader.u32()?;
+    let whole = reader.rest;
+    let splits: usize = pairs(reader, count)?.map(|size| usize::from(u16::from_le_bytes(size))).sum();
+    // Two bytes for each split and each leaf, and two for the size of each tree.
+    let bytes = splits.checked_mul(4).and_then(|bytes| bytes.checked_add(count.checked_mul(4)?)).ok_or(ENDS)?;
+    let packed = whole.get(..bytes).ok_or(ENDS)?;
+    reader.rest = whole.get(bytes..).unwrap_or_default();
+    let held = match hold(packed) {
+        Some(packed) => Held::packed(packed, count),
+        None => trees(packed, count)?.into(),
+    };
+    Ok(Forest { cuts, trees: held, unit, start })
+}
+
+/// Reads so many trees.
+///
+/// # Errors
+/// Where they are damaged.
+pub(super) fn trees(bytes: &[u8], count: usize) -> Result<Trees, FileError> {
+    let reader = &mut Reader { rest: bytes };
+    let sizes: Vec<u16> = pairs(reader, count)?.map(u16::from_le_bytes).collect();
     let all: usize = sizes.iter().map(|&size| usize::from(size)).sum();
-    // Both are in the file, however many it says they are.
     let held = all.min(reader.rest.len());
-    let (mut splits, mut leaves) = (Vec::with_capacity(held), Vec::with_capacity(held + trees));
+    let (mut splits, mut leaves) = (Vec::with_capacity(held), Vec::with_capacity(held + count));
     for &size in &sizes {
         tree(reader, usize::from(size), &mut splits)?;
         leaves.extend(pairs(reader, usize::from(size) + 1)?.map(i16::from_le_bytes));
     }
-    Ok(Forest { cuts, splits, leaves, sizes, unit, start })
+    Ok(Trees { splits, leaves, sizes })
 }
 
 /// Two bytes at a time.
@@ -360,10 +386,11 @@ fn put_forest(body: &mut Vec<u8>, forest: &Forest) {
     }
     body.extend(forest.unit.to_le_bytes());
     body.extend(forest.start.to_le_bytes());
-    body.extend((forest.sizes.len() as u32).to_le_bytes());
-    forest.sizes.iter().for_each(|size| body.extend(size.to_le_bytes()));
-    let (mut splits, mut leaves) = (&*forest.splits, &*forest.leaves);
-    for &size in &forest.sizes {
+    let Trees { splits, leaves, sizes } = &*forest.trees;
+    body.extend((sizes.len() as u32).to_le_bytes());
+    sizes.iter().for_each(|size| body.extend(size.to_le_bytes()));
+    let (mut splits, mut leaves) = (&**splits, &**leaves);
+    for &size in sizes {
         let size = usize::from(size);
         let (Some((of, others)), Some((ends, other_ends))) =
             (splits.split_at_checked(size), leaves.split_at_checked(size + 1))
@@ -403,14 +430,12 @@ mod tests {
     use super::*;
 
     fn file() -> Vec<u8> {
-        let forest = Forest {
-            cuts: vec![vec![1.0, 2.0], Vec::new()],
+        let trees = Trees {
             splits: vec![Split { feature: 0, bin: 1, left: Split::leaf(0), right: Split::leaf(1) }],
             leaves: vec![-5, 7],
             sizes: vec![1],
-            unit: 1e-4,
-            start: 0.25,
         };
+        let forest = Forest { cuts: vec![vec![1.0, 2.0], Vec::new()], trees: trees.into(), unit: 1e-4, start: 0.25 };
         let model = Model { kernels: forest.clone(), protocol: None };
         let section = Section {
             name: "product/serving".to_owned(),
@@ -445,8 +470,7 @@ mod tests {
     fn trees_fall_to_the_same_leaves_after_they_were_written() {
         let split = |feature, left, right| Split { feature, bin: 0, left, right };
         let leaf = Split::leaf;
-        let forest = Forest {
-            cuts: vec![vec![0.5]; 3],
+        let trees = Trees {
             splits: vec![
                 split(0, 2, leaf(3)),
                 split(2, leaf(0), leaf(2)),
@@ -457,15 +481,16 @@ mod tests {
             ],
             leaves: vec![1, 20, 300, 4000, 7, 5, -60, 700, -8000],
             sizes: vec![3, 0, 3],
-            unit: 1.0,
-            start: 0.5,
         };
+        let forest = Forest { cuts: vec![vec![0.5]; 3], trees: trees.into(), unit: 1.0, start: 0.5 };
         let mut body = Vec::new();
         put_forest(&mut body, &forest);
-        let read = super::forest(&mut Reader { rest: &body }).unwrap();
+        let body: &'static [u8] = body.leak();
+        let [read, later] = [|_| None, Some].map(|hold: Hold| super::forest(&mut Reader { rest: body }, hold).unwrap());
         for row in 0..8_u8 {
             let row = [0, 1, 2].map(|bit| f32::from(row >> bit & 1));
-            assert_eq!(read.value(&row).to_bits(), forest.value(&row).to_bits(), "{row:?}");
+            let value = forest.value(&row).to_bits();
+            assert_eq!([read.value(&row).to_bits(), later.value(&row).to_bits()], [value; 2], "{row:?}");
         }
         let mut again = Vec::new();
         put_forest(&mut again, &read);

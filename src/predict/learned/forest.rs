@@ -1,6 +1,11 @@
 //! Boosted trees, flat: what training leaves and pricing walks. Features are cut into bins once, then every split is a
 //! comparison of two bytes.
 
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use super::file::trees;
+
 /// The most leaves of a tree: its nodes are numbered in 15 bits, and features in bins of a byte leave no use for more.
 pub const MOST_LEAVES: usize = 1024;
 
@@ -28,16 +33,55 @@ pub struct Split {
 pub struct Forest {
     /// Upper bounds of the bins of each feature but the last, ascending.
     pub cuts: Vec<Vec<f32>>,
+    /// What is walked.
+    pub trees: Held,
+    /// What a leaf's number is multiplied with.
+    pub unit: f32,
+    /// What all leaves add to.
+    pub start: f32,
+}
+
+/// Trees one behind the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trees {
     /// All splits, tree by tree, the root first.
     pub splits: Vec<Split>,
     /// All leaves, tree by tree, in units of `unit`.
     pub leaves: Vec<i16>,
     /// Splits of each tree; it has one leaf more.
     pub sizes: Vec<u16>,
-    /// What a leaf's number is multiplied with.
-    pub unit: f32,
-    /// What all leaves add to.
-    pub start: f32,
+}
+
+/// Trees, or the bytes of a built-in file that they are made of when somebody walks them: of a section's models most programs
+/// ask one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Held {
+    made: OnceLock<Trees>,
+    packed: &'static [u8],
+    count: usize,
+}
+
+impl Held {
+    /// So many trees, still as bytes.
+    #[must_use]
+    pub fn packed(packed: &'static [u8], count: usize) -> Self {
+        Self { made: OnceLock::new(), packed, count }
+    }
+}
+
+impl From<Trees> for Held {
+    fn from(trees: Trees) -> Self {
+        Self { made: OnceLock::from(trees), ..Self::default() }
+    }
+}
+
+impl Deref for Held {
+    type Target = Trees;
+
+    /// A test reads what is built in, so that no trees stand for bytes that are none.
+    fn deref(&self) -> &Trees {
+        self.made.get_or_init(|| trees(self.packed, self.count).unwrap_or_default())
+    }
 }
 
 impl Split {
@@ -75,8 +119,8 @@ impl Forest {
     /// wait for each other.
     #[must_use]
     pub fn sum(&self, bins: &[u8; 256]) -> f64 {
-        let (mut splits, mut leaves, mut sum) = (&*self.splits, &*self.leaves, 0_i64);
-        for sizes in self.sizes.chunks(LANES) {
+        let (mut splits, mut leaves, mut sum) = (&*self.trees.splits, &*self.trees.leaves, 0_i64);
+        for sizes in self.trees.sizes.chunks(LANES) {
             let mut first_splits = [0_usize; LANES];
             let mut first_leaves = [0_usize; LANES];
             let mut next = [LEAF; LANES];
@@ -123,17 +167,15 @@ mod tests {
 
     /// `x ≤ 1`: 10, else `y ≤ 5`: 20, else 30; and a tree of one leaf.
     fn forest() -> Forest {
-        Forest {
-            cuts: vec![vec![1.0, 2.0], vec![5.0]],
+        let trees = Trees {
             splits: vec![
                 Split { feature: 0, bin: 0, left: Split::leaf(0), right: 1 },
                 Split { feature: 1, bin: 0, left: Split::leaf(1), right: Split::leaf(2) },
             ],
             leaves: vec![10, 20, 30, 1],
             sizes: vec![2, 0],
-            unit: 0.5,
-            start: 100.0,
-        }
+        };
+        Forest { cuts: vec![vec![1.0, 2.0], vec![5.0]], trees: trees.into(), unit: 0.5, start: 100.0 }
     }
 
     #[test]
@@ -148,11 +190,11 @@ mod tests {
     #[test]
     fn more_trees_than_are_walked_at_once_add_up() {
         let one = forest();
-        let repeated = |count: usize| Forest {
-            splits: one.splits.repeat(count),
-            leaves: one.leaves.repeat(count),
-            sizes: one.sizes.repeat(count),
-            ..one.clone()
+        let repeated = |count: usize| {
+            let Trees { splits, leaves, sizes } = &*one.trees;
+            let trees =
+                Trees { splits: splits.repeat(count), leaves: leaves.repeat(count), sizes: sizes.repeat(count) };
+            Forest { trees: trees.into(), ..one.clone() }
         };
         for count in 1..=9 {
             let sum = repeated(count).value(&[1.5, 5.1]);
@@ -162,8 +204,9 @@ mod tests {
 
     #[test]
     fn a_broken_tree_ends() {
-        let mut forest = forest();
-        forest.splits = vec![Split { feature: 9, bin: 0, left: 0, right: 0 }; 2];
+        let whole = forest();
+        let splits = vec![Split { feature: 9, bin: 0, left: 0, right: 0 }; 2];
+        let forest = Forest { trees: Trees { splits, ..(*whole.trees).clone() }.into(), ..whole };
         assert!(forest.value(&[1.0, 1.0]).is_finite());
     }
 }

@@ -8,7 +8,7 @@
 #![allow(clippy::indexing_slicing, reason = "loops over histograms; all sizes are checked when data is built")]
 
 use dlcost::predict::learned::file::MOST_FEATURES;
-use dlcost::predict::learned::forest::{Forest, MOST_LEAVES, Split};
+use dlcost::predict::learned::forest::{Forest, MOST_LEAVES, Split, Trees};
 
 /// Instances of one forest, binned.
 #[derive(Debug, Default)]
@@ -167,6 +167,7 @@ pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) ->
         data.parts.iter().map(|part| Forest { cuts: part.cuts.clone(), unit: UNIT, ..Forest::default() }).collect();
     let mut values: Vec<Vec<f64>> = data.parts.iter().map(|part| vec![0.0; part.base.len()]).collect();
     start(data, &mut forests, &mut values);
+    let mut grown = vec![Trees::default(); forests.len()];
     let mut errors = vec![0.0_f32; count];
     let mut totals = vec![0.0_f64; count];
     for round in 0..growth.trees {
@@ -198,9 +199,12 @@ pub(crate) fn grow(data: &Data, growth: &Growth, mut seen: impl FnMut(usize)) ->
             for (instance, value) in values[index].iter_mut().enumerate() {
                 *value += tree.value(part.row(instance));
             }
-            tree.append(&mut forests[index]);
+            tree.append(&mut grown[index]);
         }
         seen(round + 1);
+    }
+    for (forest, trees) in forests.iter_mut().zip(grown) {
+        forest.trees = trees.into();
     }
     forests
 }
@@ -356,10 +360,10 @@ impl Tree {
         self.leaves[usize::from(next & 0x7fff)]
     }
 
-    fn append(self, forest: &mut Forest) {
-        forest.sizes.push(self.splits.len() as u16);
-        forest.splits.extend(self.splits);
-        forest.leaves.extend(self.leaves.iter().map(|leaf| (leaf / f64::from(UNIT)).round() as i16));
+    fn append(self, trees: &mut Trees) {
+        trees.sizes.push(self.splits.len() as u16);
+        trees.splits.extend(self.splits);
+        trees.leaves.extend(self.leaves.iter().map(|leaf| (leaf / f64::from(UNIT)).round() as i16));
     }
 }
 

@@ -201,7 +201,9 @@ fn net(rows: &Rows, seed: u64) -> Fitted {
 fn sums(round: &Round, boards: &[String], kernel_width: usize) -> Fitted {
     let model = model(&round.learned, round.knowledge, boards, &round.growth);
     let bytes = [Some(&model.kernels), model.protocol.as_ref()].into_iter().flatten();
-    let bytes = bytes.map(|forest| 6 * forest.splits.len() + 2 * (forest.leaves.len() + forest.sizes.len())).sum();
+    let bytes = bytes
+        .map(|forest| 6 * forest.trees.splits.len() + 2 * (forest.trees.leaves.len() + forest.trees.sizes.len()))
+        .sum();
     let predict = move |rows: &Rows| {
         rows.iter().zip(&rows.bases).map(|(row, base)| factor(&model, row.split_at(kernel_width), *base)).collect()
     };
