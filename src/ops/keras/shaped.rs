@@ -184,7 +184,7 @@ impl Operator for Shaped {
     fn saved(&self, cx: &WorkCx<'_>) -> Saved {
         let elements = cx.output(0).map_or(0, |output| output.elements());
         let noise = Saved::extra(elements.saturating_mul(self.noise.unwrap_or_default()));
-        Saved::input(0).when(self.keeps_input).and(noise.when(self.noise.is_some())).when(cx.has_backward())
+        Saved::input(0).when(self.keeps_input).and(noise).when(cx.has_backward())
     }
 
     fn shares_storage(&self, cx: &WorkCx<'_>) -> bool {

@@ -3,10 +3,11 @@
 //! ```text
 //! "DLCP" version:u16 data:u64 sections:u16
 //! for each section: name:text offset:u32 length:u32 checksum:u64
-//! sections: features, boards, stacks of each, three models (seen, by data sheet, by two rates), ends of features and of intervals, offsets of
-//!   boards, boards that few rows told of; a model: trees of kernels, and of what measuring added
+//! sections: features, boards, stacks of each, three models (seen, by data sheet, by two rates), ends of features and of
+//!   intervals, offsets of boards, boards that few rows told of; a model: trees of kernels, and of what measuring added
 //! ```
-//! A split takes two bytes, a leaf two, so that a tree has four for each leaf. Numbers are little-endian; a text is its length (u16) and its bytes.
+//! A split takes two bytes, a leaf two, so that a tree has four for each leaf. Numbers are little-endian; a text is its
+//! length (u16) and its bytes.
 
 use thiserror::Error;
 

@@ -64,8 +64,8 @@ impl Display for Scores {
 const METHOD: &str = "Physical time (the cheapest algorithm or tiling at the rates of the device) times the exponential of boosted trees \
     over dimensionless features. Rows that time several kernels, a loss or an update are sums of them: every part learns from \
     its share. Devices that were measured have a model that knows the device; others one without, by data sheet or by two \
-    measured rates, and where that helps on chips that were left out, what boards like them were off. p10 and p90 are split-conformal: for measured devices from a tenth of the configurations that no tree \
-    saw, for others from the chip that came out worst when each was left out in turn.";
+    measured rates, and where that helps on chips that were left out, what boards like them were off. p10 and p90 are \
+    split-conformal: for measured devices from a tenth of the configurations that no tree saw, for others from the chip that came out worst when each was left out in turn.";
 
 /// Writes the card of a family.
 pub(crate) fn card(family: &str, made: &[Made], data: u64) -> String {

@@ -76,8 +76,8 @@ pub(crate) fn fit(
     let (with_offsets, left_out) = choose(name, &learned, plan, tell);
     tell(&format!("{name}: unseen devices"));
     let unseen = grow(&thinned(&learned, plan.most), &plan.unseen, with_offsets);
-    let of_board = |board: &String| unseen.offsets.get(board).copied().unwrap_or_default();
-    let offsets = if with_offsets { boards.iter().map(of_board).collect() } else { Vec::new() };
+    let offset = |board: &String| unseen.offsets.get(board).copied().unwrap_or_default();
+    let offsets = if with_offsets { boards.iter().map(offset).collect() } else { Vec::new() };
     let wide = Interval { low: 0.5, high: 2.0 };
     let mut section = Section {
         name: name.to_owned(),

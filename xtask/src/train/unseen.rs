@@ -53,9 +53,6 @@ impl fmt::Display for LeftOut {
 pub(crate) fn grow(examples: &[&Example], growth: &Growth, with_offsets: bool) -> Unseen {
     let mut unseen = Unseen::default();
     let mut offsets: BTreeMap<String, Offsets> = BTreeMap::new();
-    if with_offsets {
-        offsets.extend(examples.iter().map(|example| (example.device.id.clone(), Offsets::default())));
-    }
     for knowledge in [Knowledge::Sheet, Knowledge::Anchored] {
         let (grown, of_boards) = one(examples, growth, knowledge, with_offsets);
         let anchored = knowledge == Knowledge::Anchored;
@@ -84,9 +81,9 @@ fn one(
     let mut offsets = BTreeMap::new();
     add(&mut offsets, examples.iter().zip(&bases).map(|(example, base)| (*example, *base, example.time_ms / base)));
     let first = Growth { trees: growth.trees / 3, rate: growth.rate * 2.0, ..*growth };
-    let section = alone(model(&borrow(&without(examples, &bases, &offsets)), knowledge, &[], &first));
-    let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
     let adjusted = without(examples, &bases, &offsets);
+    let section = alone(model(&borrow(&adjusted), knowledge, &[], &first));
+    let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
     let rest = adjusted
         .iter()
         .zip(&bases)
@@ -148,11 +145,12 @@ fn add<'e>(offsets: &mut BTreeMap<String, Offset>, rows: impl Iterator<Item = (&
     }
 }
 
-/// A section that has seen no device but knows offsets of some.
+/// A section of one model, however devices are known.
 fn alone(unseen: Model) -> Section {
     of(Unseen { sheet: unseen.clone(), anchored: unseen, offsets: BTreeMap::new() })
 }
 
+/// A section that has seen no device but knows offsets of some.
 fn of(unseen: Unseen) -> Section {
     let wide = Interval { low: 0.5, high: 2.0 };
     let (boards, offsets) = unseen.offsets.into_iter().unzip();

@@ -163,7 +163,7 @@ pub(super) fn noise<'j>(layer: Cx<'_, '_, '_, '_, 'j>, call: &Call<'j, Name>, ke
         return unchanged(layer, call);
     }
     let input = layer.input(call)?;
-    let attributes = vec![("noise", int(kept)), ("operations", int(1)), layer.class_attribute()];
+    let attributes = vec![("noise", int(kept)), layer.class_attribute()];
     let mut inputs = vec![input];
     inputs.extend(std::mem::take(&mut layer.extra));
     Ok(vec![layer.keras("", "Shaped", inputs, attributes)])
