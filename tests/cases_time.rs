@@ -68,7 +68,7 @@ fn a_depthwise_convolution_is_bound_by_memory() {
         assert!((0.245..3.0).contains(&time), "{time} ms");
     }
     let ratio = dense / depthwise;
-    assert!((1.0..2.5).contains(&ratio), "{ratio}");
+    assert!((1.0..2.75).contains(&ratio), "{ratio}");
 }
 
 /// Case 78: times do not fall below what launches cost.

@@ -258,6 +258,12 @@ impl Device {
         self.tensor.of(precision).map_or(plain, |tensor| tensor.max(plain))
     }
 
+    /// Whether AMD made it.
+    #[must_use]
+    pub fn is_amd(&self) -> bool {
+        ["cdna", "rdna", "gcn", "vega"].iter().any(|kind| self.board.architecture.starts_with(kind))
+    }
+
     /// Whether it has tensor or matrix cores.
     #[must_use]
     pub fn has_tensor_cores(&self) -> bool {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::floor::floor_ms;
 use super::learned::offset::Offset;
 use super::learned::predictors::Predictors;
+use super::learned::rates::Anchors;
 use super::learned::row::Row;
 use super::learned::section::{Answer, Knowledge, Outside, Section};
 use super::learned::setting::{Reach, Setting, Stack, stacks};
@@ -257,8 +258,8 @@ impl Footing {
         };
         let named = devices.iter().find(|known| known.id == device.id);
         let is_known = named.is_some_and(|known| known == &**device);
-        if let Some((_, device)) = section.tuned(device) {
-            return footing(Arc::new(device), Knowledge::Anchored, Near::Chip);
+        if is_known && section.knowledge(device, Anchors::Ignore) == Knowledge::Tuned {
+            return footing(Arc::clone(device), Knowledge::Tuned, Near::Chip);
         }
         if has_seen(&device.id) {
             let asked = if is_known { Arc::clone(device) } else { on(named?) };

@@ -20,12 +20,13 @@ struct Algorithms {
     tiled_fft: f64,
 }
 
-/// What every kernel needs from its start to its end, ms.
+/// What every kernel needs from its start to its end, ms at 2 GHz.
 const SHORTEST_MS: f64 = 2.5e-3;
 
 /// Adds the features of a convolution; its physical time, ms.
 pub(super) fn describe(row: &mut Row, kernel: &Kernel, convolution: &Convolution, rates: &Rates) -> f64 {
     let c = convolution;
+    let rates = &rates.requested();
     let width = bytes_of(kernel);
     let bytes = kernel.bytes();
     let memory = bytes / rates.memory;
@@ -37,7 +38,7 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, convolution: &Convolution
     let flop_time = kernel.flops / rates.product;
     let depthwise = c.is_depthwise();
     let ordinary = kernel.flops / rates.plain * 3.0 + memory * 2.0;
-    let base = SHORTEST_MS + if depthwise { ordinary } else { cheapest.max(memory) };
+    let base = SHORTEST_MS * rates.clock + if depthwise { ordinary } else { cheapest.max(memory) };
     let ratio = |time: f64| if time.is_finite() { time / base } else { 64.0 };
     row.log("direct/base", ratio(plan.total));
     row.log("winograd2/base", ratio(algorithms.small_tiles));
@@ -177,5 +178,5 @@ fn transformed(kernel: &Kernel, c: &Convolution, rates: &Rates, points: f64, til
     let shape = Shape { batch: points, m: m * parts, n, k: k * parts, read: width, written: width, bytes: 0.0 };
     let plan = Shape { bytes: shape.operand_bytes(), ..shape }.plan(rates);
     let moved = points * parts * (tiles * inputs + tiles * outputs + inputs * outputs) * width + kernel.bytes();
-    plan.total + moved / rates.memory + 3.0 * SHORTEST_MS
+    plan.total + moved / rates.memory + 3.0 * SHORTEST_MS * rates.clock
 }

@@ -4,7 +4,7 @@
 //! "DLCP" version:u16 data:u64 sections:u16
 //! for each section: name:text offset:u32 length:u32 checksum:u64
 //! sections: features, boards, stacks of each, three models (seen, by data sheet, by two rates), ends of features and of
-//!   intervals, offsets of boards, boards that few rows told of; a model: trees of kernels, and of what measuring added
+//!   intervals, spreads of kinds, offsets of boards, boards that few rows told of; a model: trees of kernels, and of what measuring added
 //! ```
 //! A split takes two bytes, a leaf two, so that a tree has four for each leaf. Numbers are little-endian; a text is its
 //! length (u16) and its bytes.
@@ -13,10 +13,10 @@ use thiserror::Error;
 
 use super::forest::{Forest, Held, MOST_LEAVES, Split, Trees};
 use super::offset::Offset;
-use super::section::{Domain, Interval, Model, Offsets, Section, Tuned};
+use super::section::{Domain, Interval, Model, Offsets, Section, Spread, Tuned};
 
 /// The version that is written and the newest that is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: &[u8; 4] = b"DLCP";
 
@@ -195,11 +195,18 @@ fn read<'b>(bytes: &'b [u8], entry: &Entry, hold: Hold<'b>) -> Result<Section, F
     let mut interval = || Ok(Interval { low: reader.f32()?, high: reader.f32()? });
     let (seen_interval, unseen_interval): (_, Interval) = (interval()?, interval()?);
     let by_board = (0..boards.len()).map(|_| interval()).collect::<Result<_, FileError>>()?;
+    let spreads = (0..reader.u16()?)
+        .map(|_| Ok(Spread { kind: reader.u16()?, times: reader.f32()? }))
+        .collect::<Result<_, FileError>>()?;
     let offsets = (0..reader.u16()?)
         .map(|_| Ok(Offsets { sheet: offset(reader)?, anchored: offset(reader)? }))
         .collect::<Result<_, FileError>>()?;
     let tuned = (0..reader.u16()?)
-        .map(|_| Ok(Tuned { board: reader.text()?, product: reader.f32()?, copy: reader.f32()?, scale: reader.f32()? }))
+        .map(|_| {
+            let (board, offset, protocol) = (reader.text()?, offset(reader)?, reader.f32()?);
+            let like = boards.iter().map(|_| reader.f32()).collect::<Result<_, _>>()?;
+            Ok(Tuned { board, like, offset, protocol })
+        })
         .collect::<Result<_, FileError>>()?;
     Ok(Section {
         name: entry.name.clone(),
@@ -213,6 +220,7 @@ fn read<'b>(bytes: &'b [u8], entry: &Entry, hold: Hold<'b>) -> Result<Section, F
         seen_interval,
         unseen_interval,
         by_board,
+        spreads,
         offsets,
         tuned,
     })
@@ -368,13 +376,19 @@ fn body(section: &Section) -> Vec<u8> {
         [&section.seen_interval, &section.unseen_interval].into_iter().flat_map(|ends| [ends.low, ends.high]);
     let by_board = section.by_board.iter().flat_map(|ends| [ends.low, ends.high]);
     ends.chain(intervals).chain(by_board).for_each(|number: f32| body.extend(number.to_le_bytes()));
+    body.extend((section.spreads.len() as u16).to_le_bytes());
+    for Spread { kind, times } in &section.spreads {
+        body.extend(kind.to_le_bytes());
+        body.extend(times.to_le_bytes());
+    }
     body.extend((section.offsets.len() as u16).to_le_bytes());
     let offsets = section.offsets.iter().flat_map(|Offsets { sheet, anchored }| [sheet.0, anchored.0]);
     offsets.flatten().for_each(|number| body.extend(number.to_le_bytes()));
     body.extend((section.tuned.len() as u16).to_le_bytes());
-    for Tuned { board, product, copy, scale } in &section.tuned {
+    for Tuned { board, like, offset, protocol } in &section.tuned {
         put_text(&mut body, board);
-        [product, copy, scale].into_iter().for_each(|number| body.extend(number.to_le_bytes()));
+        let numbers = offset.0.iter().chain(std::iter::once(protocol)).chain(like);
+        numbers.for_each(|number| body.extend(number.to_le_bytes()));
     }
     body
 }
@@ -450,8 +464,9 @@ mod tests {
             seen_interval: Interval { low: 0.9, high: 1.1 },
             unseen_interval: Interval { low: 0.7, high: 1.4 },
             by_board: vec![Interval { low: 0.8, high: 1.2 }],
+            spreads: vec![Spread { kind: 3, times: 1.5 }],
             offsets: vec![Offsets { sheet: Offset([0.1; TIMES]), anchored: Offset([-0.1; TIMES]) }],
-            tuned: vec![Tuned { board: "t4".to_owned(), product: 0.8, copy: 1.0, scale: 1.1 }],
+            tuned: vec![Tuned { board: "t4".to_owned(), like: vec![0.25], offset: Offset([0.1; 6]), protocol: 0.2 }],
         };
         write(42, &[section.clone(), Section { name: "product/pytorch".to_owned(), ..section }])
     }

@@ -36,6 +36,14 @@ pub struct Described {
     pub row: Row,
 }
 
+impl Described {
+    /// Its features as a model wants them that knows devices: on the one of a number.
+    #[must_use]
+    pub fn as_board(&self, board: usize) -> Vec<f32> {
+        self.row.values.iter().copied().chain(std::iter::once(board as f32)).collect()
+    }
+}
+
 /// The predictor's family of a kernel; `None` for families that no predictor learns.
 #[must_use]
 pub fn family(family: &Family) -> Option<&'static str> {
@@ -87,6 +95,10 @@ pub fn describe(
     row.add("element-bytes", element_bytes(kernel.precision));
     row.add("precision", f64::from(kernel.precision as u8));
     row.add("stack", f64::from(setting.stack as u8));
+    if !matches!(kernel.family, Family::Convolution(_) | Family::Attention { .. } | Family::Collective { .. }) {
+        row.flag("before-volta", matches!(&*device.board.architecture, "kepler" | "maxwell" | "pascal"));
+        row.flag("amd", device.is_amd());
+    }
     Some(Described { family, base_ms, row })
 }
 

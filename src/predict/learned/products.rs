@@ -16,7 +16,7 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, sizes: [u64; 4], rates: &
     let shape = Shape { batch, m, n, k, read, written, bytes: 0.0 };
     let shape = Shape { bytes: shape.operand_bytes(), ..shape };
     let plan = shape.plan(rates);
-    let floor = floor_ms(kernel.precision, setting.stack);
+    let floor = floor_ms(kernel.precision, setting.stack) * rates.clock;
     let base = floor + plan.total;
     let flop_time = shape.flops() / rates.product;
     let memory = shape.bytes / rates.memory;
@@ -41,6 +41,10 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, sizes: [u64; 4], rates: &
     row.log("n", n);
     row.log("k", k);
     row.log("products", batch);
+    row.log("left", m * k);
+    row.log("right", k * n);
+    row.log("result", m * n);
+    row.log("operations", shape.flops());
     row.flag("left-transposed", setting.transposed[0]);
     row.flag("right-transposed", setting.transposed[1]);
     row.alignment("m-multiple", whole_m);
@@ -62,11 +66,11 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, sizes: [u64; 4], rates: &
     base
 }
 
-/// The shortest product, ms: 8-bit ones carry their scales along.
+/// The shortest product, ms at 2 GHz: 8-bit ones carry their scales along.
 fn floor_ms(precision: Precision, stack: Stack) -> f64 {
     match (precision, stack) {
-        (Precision::Fp8, Stack::TensorRtLlm) => 12e-3,
-        (Precision::Fp8, _) => 6e-3,
-        _ => 2.5e-3,
+        (Precision::Fp8, Stack::TensorRtLlm) => 13.5e-3,
+        (Precision::Fp8, _) => 7e-3,
+        _ => 2.3e-3,
     }
 }

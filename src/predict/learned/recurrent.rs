@@ -6,7 +6,7 @@ use super::tiles::Shape;
 use crate::ops::work::Family;
 use crate::runtime::Kernel;
 
-/// The shortest step, ms.
+/// The shortest step, ms at 2 GHz.
 const SHORTEST_MS: f64 = 5e-3;
 
 /// Adds the features of a recurrent layer; its physical time, ms.
@@ -24,7 +24,7 @@ pub(super) fn describe(row: &mut Row, kernel: &Kernel, rates: &Rates) -> Option<
     let weights = gates * hidden * hidden * width;
     // A kernel that stays on the device keeps the weights in registers, where they fit.
     let kept = weights / (rates.sms * 256.0 * 1024.0);
-    let base = (steps * directions) * (SHORTEST_MS + step.total);
+    let base = (steps * directions) * (SHORTEST_MS * rates.clock + step.total);
     row.log("step/base", steps * step.total / base);
     row.log("flops/base", kernel.flops / rates.product / base);
     row.log("memory/base", kernel.bytes() / rates.memory / base);

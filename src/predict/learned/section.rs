@@ -5,6 +5,7 @@ use super::offset::Offset;
 use super::rates::Anchors;
 use super::{Described, describe};
 use crate::device::{Device, catalogue};
+use crate::ops::work::Family;
 use crate::predict::learned::row::Row;
 use crate::predict::learned::setting::{Setting, Stack};
 use crate::runtime::Kernel;
@@ -35,6 +36,8 @@ pub struct Section {
     pub unseen_interval: Interval,
     /// The same for each device that it has seen.
     pub by_board: Vec<Interval>,
+    /// Kinds of kernels whose times scatter more or less than those of all.
+    pub spreads: Vec<Spread>,
     /// How far each device that it has seen is from the models for others; empty where nothing is gained by it.
     pub offsets: Vec<Offsets>,
     /// Devices that it has not seen but for a few rows.
@@ -55,12 +58,21 @@ pub struct Offsets {
 pub struct Tuned {
     /// Its id.
     pub board: String,
-    /// What products reach, over what is assumed by its data sheet.
-    pub product: f32,
-    /// What copies reach, over the same.
-    pub copy: f32,
-    /// What remains: measured over predicted times.
-    pub scale: f32,
+    /// How much it is like each device that was seen.
+    pub like: Vec<f32>,
+    /// How far it is then from the model by data sheets.
+    pub offset: Offset,
+    /// The same for what measuring adds.
+    pub protocol: f32,
+}
+
+impl Tuned {
+    /// What trees say of the device: those by data sheets, and those that know devices, asked as if it were each of them.
+    #[must_use]
+    pub fn value(&self, by_sheet: f64, as_board: impl Fn(usize) -> f64) -> f64 {
+        let like = self.like.iter().enumerate().filter(|(_, like)| **like != 0.0);
+        by_sheet + like.map(|(board, like)| f64::from(*like) * (as_board(board) - by_sheet)).sum::<f64>()
+    }
 }
 
 /// Trees for kernels, and for what measuring them added.
@@ -88,11 +100,40 @@ pub struct Interval {
     pub high: f32,
 }
 
+impl Interval {
+    /// One that is so many times as wide, as logarithms go.
+    #[must_use]
+    pub fn wider(self, times: f64) -> Self {
+        let [low, high] = [self.low, self.high].map(|end| libm::pow(f64::from(end), times) as f32);
+        Self { low, high }
+    }
+}
+
+/// How much more the times of a kind of kernels scatter than all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Pass, precision, and whether it is one of several products at once.
+    pub kind: u16,
+    /// So many times the width of an interval.
+    pub times: f32,
+}
+
+impl Spread {
+    /// The kind of a kernel.
+    #[must_use]
+    pub fn kind(kernel: &Kernel) -> u16 {
+        let batched = matches!(kernel.family, Family::Product { batch, .. } if batch > 1);
+        u16::from(super::pass_code(kernel.pass)) << 8 | (kernel.precision as u16) << 1 | u16::from(batched)
+    }
+}
+
 /// Which of a section's models a device is asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// The device was measured.
     Seen,
+    /// It was, but a little.
+    Tuned,
     /// It was not, but two of its rates were.
     Anchored,
     /// Its data sheet is all.
@@ -153,6 +194,8 @@ impl Section {
     pub fn knowledge(&self, device: &Device, anchors: Anchors) -> Knowledge {
         if self.boards.contains(&device.id) {
             Knowledge::Seen
+        } else if self.tuned(device).is_some() {
+            Knowledge::Tuned
         } else if anchors == Anchors::Use && !device.reached.products.is_empty() {
             Knowledge::Anchored
         } else {
@@ -160,11 +203,10 @@ impl Section {
         }
     }
 
-    /// What a few rows told of a device, with the device as they made it known; `None` for devices that were learned from.
+    /// What a few rows told of a device.
     #[must_use]
-    pub fn tuned(&self, device: &Device) -> Option<(&Tuned, Device)> {
-        let tuned = self.tuned.iter().find(|tuned| tuned.board == device.id && !self.boards.contains(&tuned.board))?;
-        Some((tuned, super::rates::scaled(device, f64::from(tuned.product), f64::from(tuned.copy))))
+    pub fn tuned(&self, device: &Device) -> Option<&Tuned> {
+        self.tuned.iter().find(|tuned| tuned.board == device.id)
     }
 
     /// The model for what is known of a device, and whether its features use what was seen on it.
@@ -173,7 +215,7 @@ impl Section {
         match knowledge {
             Knowledge::Seen => (&self.seen, Anchors::Ignore),
             Knowledge::Anchored => (&self.anchored, Anchors::Use),
-            Knowledge::Sheet => (&self.unseen, Anchors::Ignore),
+            Knowledge::Sheet | Knowledge::Tuned => (&self.unseen, Anchors::Ignore),
         }
     }
 
@@ -192,7 +234,11 @@ impl Section {
             let device = devices.iter().find(|device| device.id == *board)?;
             Some((device, if knowledge == Knowledge::Anchored { offsets.anchored } else { offsets.sheet }))
         });
-        if knowledge == Knowledge::Seen { Offset::default() } else { Offset::like(device, known) }
+        match knowledge {
+            Knowledge::Seen => Offset::default(),
+            Knowledge::Tuned => self.tuned(device).map(|tuned| tuned.offset).unwrap_or_default(),
+            Knowledge::Anchored | Knowledge::Sheet => Offset::like(device, known),
+        }
     }
 
     /// The ends of 80 % of times, as factors of the middle.
@@ -201,11 +247,16 @@ impl Section {
         if knowledge == Knowledge::Seen { self.seen_interval } else { self.unseen_interval }
     }
 
-    /// The same for a device: cards differ in how evenly they run.
+    /// The same for a kernel on a device: cards and kinds of work differ in how evenly they run.
     #[must_use]
-    pub fn interval_on(&self, device: &Device, knowledge: Knowledge) -> Interval {
-        let board = self.boards.iter().position(|board| *board == device.id).filter(|_| knowledge == Knowledge::Seen);
-        board.and_then(|at| self.by_board.get(at)).copied().unwrap_or_else(|| self.interval(knowledge))
+    pub fn interval_on(&self, device: &Device, knowledge: Knowledge, kernel: &Kernel) -> Interval {
+        if knowledge != Knowledge::Seen {
+            return self.interval(knowledge);
+        }
+        let board = self.boards.iter().position(|board| *board == device.id);
+        let interval = board.and_then(|at| self.by_board.get(at)).copied().unwrap_or(self.seen_interval);
+        let spread = self.spreads.iter().find(|spread| spread.kind == Spread::kind(kernel));
+        interval.wider(spread.map_or(1.0, |spread| f64::from(spread.times)))
     }
 
     /// Predicts a kernel; `None` where it belongs to another family, or to a kind that it has not seen.
@@ -237,11 +288,13 @@ impl Section {
             let board = self.boards.iter().position(|board| *board == device.id);
             described.row.add("board", board.map_or(-1.0, |at| at as f64));
         }
-        let scale = self.tuned.iter().find(|tuned| tuned.board == device.id && knowledge == Knowledge::Anchored);
-        let scale = scale.map_or(1.0, |tuned| f64::from(tuned.scale));
-        let p50 = described.base_ms * libm::exp(model.kernels.value(&described.row.values));
-        let p50 = p50 * offset.factor(described.base_ms) * scale;
-        Ok(Answer { p50, interval: self.interval_on(device, knowledge), knowledge, outside })
+        let value = model.kernels.value(&described.row.values);
+        let value = match self.tuned(device).filter(|_| knowledge == Knowledge::Tuned) {
+            Some(tuned) => tuned.value(value, |board| self.seen.kernels.value(&described.as_board(board))),
+            None => value,
+        };
+        let p50 = described.base_ms * libm::exp(value) * offset.factor(described.base_ms);
+        Ok(Answer { p50, interval: self.interval_on(device, knowledge, kernel), knowledge, outside })
     }
 
     fn outside(&self, described: &Described) -> Option<Outside> {
@@ -293,6 +346,7 @@ mod tests {
             seen_interval: Interval { low: 0.9, high: 1.1 },
             unseen_interval: Interval { low: 0.7, high: 1.4 },
             by_board: Vec::new(),
+            spreads: Vec::new(),
             offsets: Vec::new(),
             tuned: Vec::new(),
         }
@@ -311,6 +365,31 @@ mod tests {
         assert_eq!(outside(8.0, 3.0), None);
         assert_eq!(outside(10.0, 3.0), Some((0, 2.0)));
         assert_eq!(outside(3.5, 3.0), Some((0, 0.5)));
+    }
+
+    #[test]
+    fn kinds_of_work_have_widths_of_their_own() {
+        use crate::device::Precision;
+        use crate::device::find;
+        use crate::runtime::{Layout, Library, Pass};
+        let device = find("v100-sxm2-16gb").unwrap().device;
+        let kernel = |batch| Kernel {
+            family: Family::Product { batch, m: 8, n: 8, k: 8 },
+            pass: Pass::Forward,
+            precision: Precision::Fp32,
+            layout: Layout::ChannelsFirst,
+            library: Library::Vendor,
+            flops: 1.0,
+            bytes_read: 1.0,
+            bytes_written: 1.0,
+            runs: 1.0,
+        };
+        let spreads = vec![Spread { kind: Spread::kind(&kernel(4)), times: 2.0 }];
+        let section = Section { boards: vec![device.id.clone()], spreads, ..section() };
+        let width = |knowledge, batch| section.interval_on(device, knowledge, &kernel(batch)).high;
+        assert!((width(Knowledge::Seen, 1) - 1.1).abs() < 1e-6);
+        assert!((width(Knowledge::Seen, 4) - 1.21).abs() < 1e-6);
+        assert!((width(Knowledge::Sheet, 4) - 1.4).abs() < 1e-6);
     }
 
     #[test]

@@ -173,7 +173,7 @@ pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [
     let small = matches!(kernel.precision, Precision::Fp16 | Precision::Bf16 | Precision::Fp8 | Precision::Int8);
     let is_backward = kernel.pass.is_backward();
     match kernel.family {
-        Family::Convolution(_) if is_amd(device) => &[(Miopen, Any)],
+        Family::Convolution(_) if device.is_amd() => &[(Miopen, Any)],
         Family::Convolution(_) if kernel.library == Library::TensorRt => &[(TensorRt, Measured), (Cudnn, Measured)],
         Family::Convolution(_) if kernel.precision == Precision::Tf32 => &[(Pytorch1, Measured)],
         Family::Convolution(_) => &[(Tensorflow1, Any)],
@@ -182,7 +182,7 @@ pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [
         Family::Product { .. } if small => &[(Sarathi, Measured), (Vllm, Any)],
         Family::Product { .. } if runtime.name == "tensorflow" => &[(Tensorflow1, Measured), (Pytorch2, Any)],
         Family::Product { .. } => &[(Pytorch2, Any), (Tensorflow1, Measured)],
-        Family::Recurrent { .. } if is_amd(device) => &[(Miopen, Any)],
+        Family::Recurrent { .. } if device.is_amd() => &[(Miopen, Any)],
         Family::Recurrent { .. } => &[(Cudnn, Any)],
         Family::Attention { .. } => &[(Vllm, Any)],
         Family::BatchNorm { .. } | Family::Pool { .. } => &[(Pytorch1, Measured)],
@@ -190,8 +190,4 @@ pub fn stacks(kernel: &Kernel, runtime: &Runtime, device: &Device) -> &'static [
         _ if small => &[(Sarathi, Measured), (Megatron, Measured)],
         _ => &[(Pytorch2, Any)],
     }
-}
-
-fn is_amd(device: &Device) -> bool {
-    ["cdna", "rdna", "gcn", "vega"].iter().any(|kind| device.board.architecture.starts_with(kind))
 }

@@ -45,29 +45,69 @@ pub struct Plan {
     pub splits: f64,
 }
 
-/// Rows and columns of tiles; either may lie along the rows.
-const TILES: [(f64, f64); 9] = [
-    (16.0, 64.0),
-    (32.0, 32.0),
-    (64.0, 32.0),
-    (64.0, 64.0),
-    (64.0, 128.0),
-    (128.0, 64.0),
-    (128.0, 128.0),
-    (128.0, 256.0),
-    (256.0, 128.0),
-];
+/// How libraries compute products on one kind of units.
+#[derive(Debug)]
+struct Units {
+    /// Rows and columns of a tile, and the share of the device's rate that such tiles reach.
+    tiles: &'static [(f64, f64, f64)],
+    /// Bytes of a row that a tile takes at once along the inner size.
+    step: f64,
+    /// What a tile costs beside its arithmetic, ms at 2 GHz.
+    tile_ms: f64,
+    /// What a second kernel, which adds the parts of a split, costs, ms at 2 GHz.
+    split_ms: f64,
+    /// Whether arithmetic and memory overlap well: the third norm joins them, else the second.
+    overlaps: bool,
+    /// Bytes of operands that tiles share on their way from the last-level cache, over those that are read there.
+    shared: f64,
+}
+
+/// Fused multiply-adds of single lanes.
+const PLAIN: Units = Units {
+    tiles: &[
+        (32.0, 64.0, 0.24),
+        (64.0, 32.0, 0.24),
+        (32.0, 128.0, 0.38),
+        (128.0, 32.0, 0.38),
+        (64.0, 64.0, 0.48),
+        (64.0, 128.0, 0.93),
+        (128.0, 64.0, 0.93),
+        (128.0, 128.0, 1.0),
+        (128.0, 256.0, 0.67),
+        (256.0, 128.0, 0.67),
+    ],
+    step: 32.0,
+    tile_ms: 1.4e-3,
+    split_ms: 10e-3,
+    overlaps: false,
+    shared: 1.0,
+};
+
+/// Matrix instructions: the larger a tile, the better it feeds them.
+const TENSOR: Units = Units {
+    tiles: &[
+        (16.0, 64.0, 0.38),
+        (32.0, 32.0, 0.445),
+        (64.0, 32.0, 0.537),
+        (64.0, 64.0, 0.676),
+        (64.0, 128.0, 0.776),
+        (128.0, 64.0, 0.776),
+        (128.0, 128.0, 0.912),
+        (128.0, 256.0, 1.0),
+        (256.0, 128.0, 1.0),
+    ],
+    step: 256.0,
+    tile_ms: 0.5e-3,
+    split_ms: 2.5e-3,
+    overlaps: true,
+    shared: 2.8,
+};
 
 const SPLITS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// Steps of the inner size that a tile takes at once.
-const STEP: f64 = 64.0;
-
-/// What a tile costs beside its arithmetic, ms.
-const TILE_MS: f64 = 0.5e-3;
-
-/// What a second kernel, which adds the parts of a split, costs, ms.
-const SPLIT_MS: f64 = 2e-3;
+/// A board's power limit begins to bind in kernels of this length, ms, and binds whole in such that are so many times longer.
+const LIMITED_FROM_MS: f64 = 0.5;
+const LIMITED_WHOLLY: f64 = 40.0;
 
 impl Shape {
     /// Operations.
@@ -85,34 +125,49 @@ impl Shape {
     /// The cheapest way to compute it.
     #[must_use]
     pub fn plan(&self, rates: &Rates) -> Plan {
+        let plan = self.plan_at(rates, rates.product);
+        let bound = (libm::log(plan.total / LIMITED_FROM_MS) / libm::log(LIMITED_WHOLLY)).clamp(0.0, 1.0);
+        if bound > 0.0 && rates.lasting < rates.product {
+            self.plan_at(rates, rates.product * libm::pow(rates.lasting / rates.product, bound))
+        } else {
+            plan
+        }
+    }
+
+    /// The cheapest way at a rate of arithmetic.
+    fn plan_at(&self, rates: &Rates, product: f64) -> Plan {
+        let units = if rates.tensor { &TENSOR } else { &PLAIN };
         let bytes = self.bytes;
-        let each = rates.product / rates.sms;
+        let each = product / rates.sms;
+        let step = units.step / self.read;
         // What was read a moment ago may still lie in the cache.
         let missed = (1.0 - 0.15 * rates.cache_bytes / bytes.max(1.0)).clamp(0.0, 1.0);
         let stream = (bytes * missed / rates.memory).max(bytes / rates.cache);
         let mut best = Plan { total: f64::INFINITY, ..Plan::default() };
-        for (rows, cols) in TILES {
-            let reuse = rows * cols / (rows + cols);
-            let share = reuse / (reuse + 24.0);
+        for &(rows, cols, share) in units.tiles {
             let grid = self.batch * (self.m / rows).ceil() * (self.n / cols).ceil();
             for splits in SPLITS {
-                if splits > 1.0 && (grid * splits > 4.0 * rates.sms || self.k < splits * STEP) {
+                if splits > 1.0 && (grid * splits > 4.0 * rates.sms || self.k < splits * step) {
                     break;
                 }
-                let depth = (self.k / splits / STEP).ceil() * STEP;
+                let depth = (self.k / splits / step).ceil() * step;
                 let tiles = grid * splits;
                 let waves = (tiles / rates.sms).ceil();
                 let moved = depth * (rows + cols) * self.read;
                 let arithmetic = (2.0 * rows * cols * depth / (each * share)).max(moved / rates.local);
-                let compute = waves * (arithmetic + TILE_MS);
-                let cache = tiles * moved / rates.cache;
+                let compute = waves * (arithmetic + units.tile_ms * rates.clock);
+                let cache = tiles * moved / (rates.cache * units.shared);
                 let memory = stream / (3.0 * tiles.min(rates.sms) / rates.sms).min(1.0);
                 let split_cost = if splits > 1.0 {
-                    SPLIT_MS + 8.0 * splits * self.batch * self.m * self.n / rates.cache
+                    units.split_ms * rates.clock + 8.0 * splits * self.batch * self.m * self.n / rates.cache
                 } else {
                     0.0
                 };
-                let joint = libm::cbrt(compute * compute * compute + memory * memory * memory + cache * cache * cache);
+                let joint = if units.overlaps {
+                    libm::cbrt(compute * compute * compute + memory * memory * memory + cache * cache * cache)
+                } else {
+                    libm::sqrt(compute * compute + memory * memory + cache * cache)
+                };
                 let total = joint + split_cost;
                 if total < best.total {
                     best = Plan { total, compute, memory, cache, split_cost, waves, rows, cols, splits };
@@ -130,12 +185,15 @@ mod tests {
     fn rates() -> Rates {
         Rates {
             product: 100e9,
+            lasting: 100e9,
+            tensor: true,
             plain: 15e9,
             memory: 800e6,
             cache: 2_000e6,
             cache_bytes: 6e6,
             sms: 80.0,
             local: 64.0 * 1.5e6,
+            clock: 1.3,
         }
     }
 
@@ -155,6 +213,25 @@ mod tests {
         assert!((0.6..1.0).contains(&share), "{share}");
         let small = square(128.0);
         assert!(small.flops() / 100e9 / small.plan(&rates()).total < 0.1);
+    }
+
+    #[test]
+    fn the_power_limit_slows_long_products_on_ordinary_units() {
+        let plain = Rates { tensor: false, ..rates() };
+        let limited = Rates { lasting: 40e9, ..plain };
+        let slower = |size: f64| square(size).plan(&limited).total / square(size).plan(&plain).total;
+        assert!((slower(512.0) - 1.0).abs() < 1e-9);
+        assert!((1.05..2.4).contains(&slower(4096.0)));
+        let longest = slower(16_384.0);
+        assert!((2.0..2.6).contains(&longest), "{longest}");
+    }
+
+    #[test]
+    fn fixed_parts_are_clocks() {
+        let slow = Rates { clock: 2.0 * rates().clock, ..rates() };
+        let ratio = |size: f64| square(size).plan(&slow).total / square(size).plan(&rates()).total;
+        assert!(ratio(64.0) > 1.2);
+        assert!(ratio(8192.0) < 1.1);
     }
 
     #[test]

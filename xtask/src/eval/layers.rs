@@ -92,7 +92,11 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 *refused.entry("cannot be priced".to_owned()).or_default() += 1;
                 continue;
             };
-            let interval = section.interval_on(example.device, section.knowledge(example.device, anchors));
+            let knowledge = section.knowledge(example.device, anchors);
+            let interval = match example.measurement.kernels.first() {
+                Some(kernel) => section.interval_on(example.device, knowledge, kernel),
+                None => section.interval(knowledge),
+            };
             let inside =
                 example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
             let key =

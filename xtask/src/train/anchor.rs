@@ -75,6 +75,3 @@ impl Devices {
         device
     }
 }
-
-/// What large products and copies reach on a device over what is assumed of it, tried on a grid.
-pub(crate) const FACTORS: [f64; 13] = [0.35, 0.42, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.12, 1.25, 1.4, 1.6, 1.8];

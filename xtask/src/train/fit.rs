@@ -1,15 +1,15 @@
 //! Fits the three models of a section and calibrates their intervals.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dlcost::predict::learned::forest::Forest;
-use dlcost::predict::learned::rates::{Anchors, scaled};
-use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section, Tuned};
+use dlcost::predict::learned::rates::Anchors;
+use dlcost::predict::learned::section::{Domain, Interval, Knowledge, Model, Section, Spread};
 
-use super::anchor::FACTORS;
 use super::boost::Growth;
-use super::prepare::{Example, predicted, predicted_on, prepare};
-use super::unseen::{LeftOut, grow, leave_out};
+use super::prepare::{Example, predicted, prepare};
+use super::unseen::{LeftOut, MANY, Way, leave_out, make};
+use crate::eval::metrics::quantile;
 
 /// How the models of a section are grown.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
     let mut seen = Growth { trees, leaves, rate, least, features: 0.8, rows: 0.8, seed, ..Growth::default() };
     match section {
         "convolution/tensorflow" | "product/serving" | "attention/serving" => (seen.trees, seen.rate) = (900, 0.07),
-        "product/pytorch" | "elementwise/pytorch" => (seen.trees, seen.rate) = (750, 0.08),
+        "product/pytorch" | "elementwise/pytorch" => (seen.trees, seen.rate) = (700, 0.08),
         "convolution/tensorrt" => seen.trees = 600,
         // Searched kernels: a few rows are ten times what they should be.
         "convolution/miopen" | "convolution/miopen-3d" => seen.median = true,
@@ -50,6 +50,9 @@ pub(crate) fn plan(section: &str, count: usize, seed: u64) -> Plan {
         bins: 64,
         ..seen
     };
+    // Kernels that another library wrote are times off.
+    let unseen = if section == "convolution/tensorflow" { Growth { trees: 500, ..unseen } } else { unseen };
+    let unseen = Growth { median: unseen.median || section == "attention/serving", ..unseen };
     Plan { seen, unseen, most: 40_000, leaves_out: true }
 }
 
@@ -60,7 +63,7 @@ pub(crate) fn fit(
     borrowed: &[Example],
     plan: &Plan,
     tell: &(dyn Fn(&str) + Sync),
-) -> (Section, Vec<LeftOut>) {
+) -> (Section, Way, Vec<LeftOut>) {
     let learns = |example: &&Example| !example.dev && !example.calibrates;
     let mut learned: Vec<&Example> = examples.iter().filter(learns).collect();
     learned.extend(borrowed.iter().filter(learns));
@@ -73,11 +76,11 @@ pub(crate) fn fit(
     let domain = prepared.domain(features.len()).into_iter().map(|(low, high)| Domain { low, high }).collect();
     tell(&format!("{name}: {} rows, {} devices", learned.len(), boards.len()));
     let seen = model(&learned, Knowledge::Seen, &boards, &plan.seen);
-    let (with_offsets, left_out) = choose(name, &learned, plan, tell);
+    let (way, left_out) = choose(name, &learned, plan, tell);
     tell(&format!("{name}: unseen devices"));
-    let unseen = grow(&thinned(&learned, plan.most), &plan.unseen, with_offsets);
+    let unseen = make(&thinned(&learned, plan.most), &plan.unseen, way);
     let offset = |board: &String| unseen.offsets.get(board).copied().unwrap_or_default();
-    let offsets = if with_offsets { boards.iter().map(offset).collect() } else { Vec::new() };
+    let offsets = if way.offsets { boards.iter().map(offset).collect() } else { Vec::new() };
     let wide = Interval { low: 0.5, high: 2.0 };
     let mut section = Section {
         name: name.to_owned(),
@@ -91,79 +94,64 @@ pub(crate) fn fit(
         seen_interval: wide,
         unseen_interval: wide,
         by_board: Vec::new(),
+        spreads: Vec::new(),
         offsets,
         tuned: Vec::new(),
     };
-    let calibration: Vec<(&str, f64)> = examples
+    calibrate(&mut section, examples);
+    section.unseen_interval = super::unseen::interval(left_out.iter()).unwrap_or(wide);
+    (section, way, left_out)
+}
+
+/// Finds the intervals of devices that were seen, on examples that no tree saw: for each device, and then how much wider or
+/// narrower for each kind of kernel.
+fn calibrate(section: &mut Section, examples: &[Example]) {
+    let calibration: Vec<(&Example, f64)> = examples
         .iter()
         .filter(|example| example.calibrates && !example.dev)
         .filter_map(|example| {
-            let error = libm::log(example.time_ms / predicted(&section, example, Anchors::Ignore)?);
-            Some((&*example.device.id, error))
+            Some((example, libm::log(example.time_ms / predicted(section, example, Anchors::Ignore)?)))
         })
         .collect();
-    section.seen_interval = interval(calibration.iter().map(|(_, error)| *error).collect()).unwrap_or(wide);
+    section.seen_interval =
+        interval(calibration.iter().map(|(_, error)| *error).collect()).unwrap_or(section.seen_interval);
     let of_board = |board: &String| {
-        let errors: Vec<f64> = calibration.iter().filter(|(of, _)| of == board).map(|(_, error)| *error).collect();
+        let of = calibration.iter().filter(|(example, _)| example.device.id == *board);
+        let errors: Vec<f64> = of.map(|(_, error)| *error).collect();
         interval(errors.clone()).filter(|_| errors.len() >= ENOUGH).unwrap_or(section.seen_interval)
     };
     section.by_board = section.boards.iter().map(of_board).collect();
-    if !left_out.is_empty() {
-        let worst =
-            left_out.iter().filter(|chip| chip.errors.len() >= MANY).filter_map(|chip| interval(chip.errors.clone()));
-        let widest = worst.max_by(|a, b| (a.high / a.low).total_cmp(&(b.high / b.low)));
-        section.unseen_interval = widest.unwrap_or(wide);
+    let mut kinds: BTreeMap<u16, Vec<f64>> = BTreeMap::new();
+    for (example, error) in &calibration {
+        let Some(kernel) = example.measurement.kernels.first() else { continue };
+        let ends = section.interval_on(example.device, Knowledge::Seen, kernel);
+        let end = libm::log(f64::from(if *error < 0.0 { ends.low } else { ends.high }));
+        kinds.entry(Spread::kind(kernel)).or_default().push(error / end);
     }
-    (section, left_out)
+    let enough = kinds.into_iter().filter(|(_, shares)| shares.len() >= ENOUGH);
+    section.spreads = enough
+        .filter_map(|(kind, shares)| Some(Spread { kind, times: quantile(&shares, 0.8)? as f32 }))
+        .filter(|spread| spread.times.is_finite())
+        .collect();
 }
 
-/// Rows from which on a chip that is left out has a say.
-const MANY: usize = 30;
-
-/// Whether offsets of boards help on chips that were left out, and how these came out the better way.
-fn choose(name: &str, learned: &[&Example], plan: &Plan, tell: &(dyn Fn(&str) + Sync)) -> (bool, Vec<LeftOut>) {
+/// The way that is best on chips that were left out, and how these came out then.
+fn choose(name: &str, learned: &[&Example], plan: &Plan, tell: &(dyn Fn(&str) + Sync)) -> (Way, Vec<LeftOut>) {
     if !plan.leaves_out {
-        return (false, Vec::new());
+        return (Way::default(), Vec::new());
     }
-    let [without, with] = [false, true].map(|with_offsets| leave_out(learned, plan, with_offsets, tell, name));
     let error = |chips: &[LeftOut]| -> f64 {
-        let many = chips.iter().filter(|chip| chip.rows >= MANY);
-        many.map(|chip| (chip.sheet + chip.anchored) * (chip.rows as f64).sqrt()).sum()
+        let many = chips.iter().filter(|chip| chip.sheet.n >= MANY);
+        many.map(|chip| (chip.sheet.mape + chip.anchored.mape) * (chip.sheet.n as f64).sqrt()).sum()
     };
-    if error(&with) < error(&without) { (true, with) } else { (false, without) }
+    let ways = leave_out(learned, plan, tell, name).into_iter();
+    ways.min_by(|(_, a), (_, b)| error(a).total_cmp(&error(b))).unwrap_or_default()
 }
 
 /// The stacks that were measured on a device.
 fn stacks(board: &str, examples: &[&Example]) -> u16 {
     let of = examples.iter().filter(|example| example.device.id == board);
     of.fold(0, |stacks, example| stacks | example.measurement.setting.stack.bit())
-}
-
-/// Learns what a few rows of a device tell: the rates that make them come out best, and what remains.
-pub(crate) fn tune(section: &mut Section, board: &str, examples: &[&Example]) {
-    let Some(device) = examples.first().map(|example| example.device) else { return };
-    let mut best: Option<(f64, Tuned)> = None;
-    for product in FACTORS {
-        for copy in FACTORS {
-            let known = scaled(device, product, copy);
-            let predicted = |example: &&Example| {
-                Some(example.time_ms / predicted_on(section, example, &known, Knowledge::Anchored)?)
-            };
-            let mut errors: Vec<f64> = examples.iter().filter_map(predicted).map(libm::log).collect();
-            errors.sort_unstable_by(f64::total_cmp);
-            let middle = errors.get(errors.len() / 2).copied().unwrap_or_default();
-            // Rates far from the data sheet need a reason.
-            let strange = libm::log(product).abs() + libm::log(copy).abs() + middle.abs();
-            let error = errors.iter().map(|error| (error - middle).abs()).sum::<f64>() / errors.len().max(1) as f64;
-            let cost = error + 0.02 * strange;
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                let scale = libm::exp(middle) as f32;
-                best =
-                    Some((cost, Tuned { board: board.to_owned(), product: product as f32, copy: copy as f32, scale }));
-            }
-        }
-    }
-    section.tuned.extend(best.map(|(_, tuned)| tuned));
 }
 
 /// Devices in the order of how far they are from physics, so that one cut of their numbers parts what is alike.

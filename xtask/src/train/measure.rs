@@ -24,6 +24,8 @@ pub(crate) struct Measurement {
 pub(crate) struct Protocol {
     /// Milliseconds of the host for each measurement, a first guess.
     pub(crate) floor_ms: f64,
+    /// Milliseconds of the host that pass while the kernels run.
+    pub(crate) hidden_ms: f64,
     /// Bytes that are moved beside the kernels: activations, bias, the loss, updates of inputs.
     pub(crate) bytes: f64,
     /// Of these, bytes of the optimizer's update.
@@ -373,11 +375,23 @@ fn protocol(row: &LayerRow, stack: Stack, family: &Family) -> Option<Protocol> {
         (Stack::Tensorflow1 | Stack::Tensorflow2, _) => 0.15,
         // In a network, timed by hooks: the host's way through a module, forward only.
         (Stack::Pytorch1, _) if &*row.pass == "forward" => 0.25,
-        (Stack::Pytorch2, "neusight") => 0.005,
+        (Stack::Pytorch2, "neusight") => match family {
+            Family::Product { batch, .. } if *batch > 1 => 0.031,
+            Family::Product { .. } => 0.045,
+            Family::LayerNorm { .. } => 0.02,
+            _ => 0.015,
+        },
         (Stack::Cudnn, _) => 0.004,
         // Who measured, and how: some from the host, some on the device.
         (Stack::Nccl, _) => 0.004,
         _ => return None,
+    };
+    // A call of PyTorch takes longer than most kernels that it launches.
+    let hidden_ms = match (stack, family) {
+        (Stack::Pytorch2, Family::Softmax { .. }) => 0.018,
+        (Stack::Pytorch2, Family::LayerNorm { .. }) => 0.025,
+        (Stack::Pytorch2, Family::Elementwise { .. }) => 0.013,
+        _ => 0.0,
     };
     let position = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
     let optimizer = position(&OPTIMIZERS, &row.optimizer);
@@ -398,6 +412,7 @@ fn protocol(row: &LayerRow, stack: Stack, family: &Family) -> Option<Protocol> {
     };
     let mut protocol = Protocol {
         floor_ms,
+        hidden_ms,
         step,
         optimizer: optimizer as u8,
         activation: activation as u8,

@@ -7,6 +7,8 @@ pub(crate) mod boost;
 mod card;
 #[cfg(feature = "contest")]
 mod contest;
+#[cfg(feature = "train")]
+mod few;
 pub(crate) mod fit;
 pub(crate) mod measure;
 pub(crate) mod prepare;

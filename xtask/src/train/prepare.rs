@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dlcost::device::Device;
 use dlcost::predict::learned::rates::{Anchors, Rates};
 use dlcost::predict::learned::row::Row;
-use dlcost::predict::learned::section::{Knowledge, Section};
+use dlcost::predict::learned::section::{Knowledge, Model, Section};
 use dlcost::predict::learned::setting::Stack;
 use dlcost::predict::learned::{Described, describe, section_name};
 
@@ -77,7 +77,7 @@ fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
     if row.replicas() > 1 && measurement.setting.stack != Stack::Nccl {
         return Err("several replicas: no time of a layer".to_owned());
     }
-    if &*row.source == "tf1_quadro_p2000" && &*row.pass == "train_step" {
+    if &*row.source == "tf1-quadro-p2000" && &*row.pass == "train_step" {
         return Err("too little memory for workspaces: training 2.3 times too long".to_owned());
     }
     if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) && measurement.setting.stack != Stack::Nccl {
@@ -146,13 +146,17 @@ pub(crate) fn protocol_row(
 ) -> (f64, [f32; PROTOCOL_WIDTH]) {
     let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
     let rates = Rates::of(device, dlcost::device::Precision::Fp32, anchors);
+    let tensorflow = matches!(example.measurement.setting.stack, Stack::Tensorflow1 | Stack::Tensorflow2);
+    let rates = if tensorflow { rates.requested() } else { rates };
     let moved = protocol.bytes / rates.memory;
-    let base = protocol.floor_ms + moved;
+    let waited = libm::hypot(protocol.hidden_ms, kernels_ms) - kernels_ms;
+    let base = protocol.floor_ms + waited + moved;
     let log = |value: f64| libm::log2(value.max(1e-9)) as f32;
     let flag = |truth: bool| f32::from(u8::from(truth));
     let board = if knowledge == Knowledge::Seen { board(device, boards) } else { -1.0 };
     let family = example.measurement.kernels.first().map_or(0, |kernel| kernel.pass as u8);
     let row = [
+        // The device comes first.
         board as f32,
         flag(protocol.step),
         f32::from(protocol.run),
@@ -250,26 +254,56 @@ pub(crate) fn base_ms(example: &Example, device: &Device, knowledge: Knowledge) 
 
 /// What a section predicts for an example, ms.
 pub(crate) fn predicted(section: &Section, example: &Example, anchors: Anchors) -> Option<f64> {
-    if let Some((tuned, device)) = section.tuned(example.device) {
-        let time = predicted_on(section, example, &device, Knowledge::Anchored)?;
-        return Some(time * f64::from(tuned.scale));
-    }
-    predicted_on(section, example, example.device, section.knowledge(example.device, anchors))
+    let (device, knowledge) = (example.device, section.knowledge(example.device, anchors));
+    let tuned = section.tuned(device).filter(|_| knowledge == Knowledge::Tuned);
+    let parts = parts(section, example, knowledge, tuned.is_some())?;
+    let value = |part: &Part| match tuned {
+        Some(tuned) => {
+            let own = if part.is_protocol { f64::from(tuned.protocol) } else { 0.0 };
+            own + tuned.value(part.value, |board| part.as_boards.get(board).copied().unwrap_or(part.value))
+        }
+        None => part.value,
+    };
+    let sum: f64 = parts.iter().map(|part| part.base_ms * libm::exp(value(part))).sum();
+    let together: f64 = parts.iter().map(|part| part.base_ms).sum();
+    Some(sum * section.offset(device, knowledge).factor(together))
 }
 
-/// The same on a device that is known in a way.
-pub(crate) fn predicted_on(section: &Section, example: &Example, device: &Device, knowledge: Knowledge) -> Option<f64> {
+/// A kernel of an example, or what measuring added, as trees see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) is_protocol: bool,
+    /// Physical time, ms.
+    pub(crate) base_ms: f64,
+    /// Logarithm of its time over that.
+    pub(crate) value: f64,
+    /// The same as if it ran on each device that was measured.
+    pub(crate) as_boards: Vec<f64>,
+}
+
+/// The parts of an example on a device that is known in a way; `as_boards` asks the trees that know devices, too.
+pub(crate) fn parts(section: &Section, example: &Example, knowledge: Knowledge, as_boards: bool) -> Option<Vec<Part>> {
     let (model, _) = section.model(knowledge);
-    let (mut sum, mut together) = (0.0, 0.0);
+    let boards = if as_boards { 0..section.boards.len() } else { 0..0 };
+    let mut parts = Vec::with_capacity(example.measurement.kernels.len() + 1);
     for kernel in 0..example.measurement.kernels.len() {
-        let described = described(example, device, kernel, knowledge, &section.boards, Row::new())?;
-        sum += described.base_ms * libm::exp(model.kernels.value(&described.row.values));
-        together += described.base_ms;
+        let described = described(example, example.device, kernel, knowledge, &section.boards, Row::new())?;
+        let value = model.kernels.value(&described.row.values);
+        let as_board = |board| section.seen.kernels.value(&described.as_board(board));
+        let as_boards = boards.clone().map(as_board).collect();
+        parts.push(Part { is_protocol: false, base_ms: described.base_ms, value, as_boards });
     }
     if let Some(protocol) = &example.measurement.protocol {
-        let (base, row) = protocol_row(example, device, protocol, knowledge, &section.boards, together);
-        sum += base * libm::exp(model.protocol.as_ref().map_or(0.0, |forest| forest.value(&row)));
-        together += base;
+        let together = parts.iter().map(|part| part.base_ms).sum();
+        let (base_ms, row) = protocol_row(example, example.device, protocol, knowledge, &section.boards, together);
+        let value = |model: &Model, row: &[f32]| model.protocol.as_ref().map_or(0.0, |forest| forest.value(row));
+        let as_board = |board: usize| {
+            let mut row = row;
+            row[0] = board as f32;
+            value(&section.seen, &row)
+        };
+        let as_boards = boards.map(as_board).collect();
+        parts.push(Part { is_protocol: true, base_ms, value: value(model, &row), as_boards });
     }
-    Some(sum * section.offset(device, knowledge).factor(together))
+    Some(parts)
 }

@@ -11,7 +11,8 @@ use dlcost::predict::learned::section::Section;
 
 use super::anchor::anchors;
 use super::card::{Made, Scores, card};
-use super::fit::{fit, plan, tune};
+use super::few::tune;
+use super::fit::{fit, plan};
 use super::prepare::{Example, Sections, examples};
 use super::row::LayerRow;
 use super::table;
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     /// Leaves out a source
     #[arg(long, value_name = "SOURCE")]
     exclude_source: Vec<String>,
-    /// Gives so many rows of a left-out device to each predictor after all, to find the rates that it reaches
+    /// Gives so many rows of a left-out device to each predictor after all, to find which devices it is like
     #[arg(long, value_name = "ID=N")]
     few: Vec<Few>,
     /// Rates that were seen on cards: none, or a file in the form of anchors.csv; else those of the catalogue
@@ -122,10 +123,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let borrowed = borrowed(name, &sections);
         let mut plan = plan(name, examples.len() + borrowed.len(), arguments.seed);
         plan.leaves_out &= !arguments.quick;
-        let (mut section, chips) = fit(name, examples, &borrowed, &plan, &|text| bar.set_message(text.to_owned()));
+        let (mut section, way, chips) = fit(name, examples, &borrowed, &plan, &|text| bar.set_message(text.to_owned()));
         for few in &arguments.few {
             let given = left_out.get(name).map(|examples| first(examples, few, arguments.seed)).unwrap_or_default();
-            tune(&mut section, &few.device, &given);
+            tune(&mut section, &given);
         }
         let scores = Scores::of(&section, examples, &rows, knows);
         bar.suspend(|| println!("{name}: {scores} ({:.0} s)", started.elapsed().as_secs_f64()));
@@ -134,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         bar.inc(1);
         let family = name.split('/').next().unwrap_or(name).to_owned();
-        made.entry(family).or_default().push(Made { section, scores, chips, examples: examples.len() });
+        made.entry(family).or_default().push(Made { section, scores, way, chips, examples: examples.len() });
     }
     bar.finish_and_clear();
     fs::create_dir_all(&arguments.out)?;

@@ -15,9 +15,28 @@ use dlcost::predict::learned::section::{Interval, Knowledge, Model, Offsets, Sec
 use super::boost::Growth;
 use super::fit::{Plan, model, thinned};
 use super::prepare::{Example, base_ms, predicted};
+use crate::eval::metrics::{Errors, Pair, mean, quantile};
+
+/// How models for devices that were not measured are made, as it came out best on chips that were left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Way {
+    /// Whether boards have offsets.
+    pub(crate) offsets: bool,
+    /// How much of what trees say is believed: of the rest, physics knows better.
+    pub(crate) belief: f32,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { offsets: false, belief: 1.0 }
+    }
+}
+
+/// Beliefs that are tried.
+const BELIEFS: [f32; 3] = [1.0, 0.7, 0.4];
 
 /// Models for devices that were not measured, and how far those that were are from them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Unseen {
     pub(crate) sheet: Model,
     pub(crate) anchored: Model,
@@ -29,28 +48,66 @@ pub(crate) struct Unseen {
 #[derive(Clone, Debug)]
 pub(crate) struct LeftOut {
     pub(crate) chip: String,
-    pub(crate) rows: usize,
-    /// Mean absolute error, by data sheet and by anchors.
-    pub(crate) sheet: f64,
-    pub(crate) anchored: f64,
-    /// Logarithms of measured over predicted, by data sheet.
-    pub(crate) errors: Vec<f64>,
+    /// By data sheet; inside the interval that the other chips give.
+    pub(crate) sheet: Errors,
+    /// By two rates.
+    pub(crate) anchored: Errors,
+    /// Measured over predicted times, by data sheet.
+    pub(crate) ratios: Vec<f64>,
+}
+
+impl LeftOut {
+    /// How a section predicts the rows of a chip that it has not seen.
+    fn of(chip: &str, section: &Section, rows: &[&Example]) -> Option<Self> {
+        let pairs = |anchors: Anchors| -> Vec<Pair> {
+            let pair = |example: &&Example| {
+                let predicted = predicted(section, example, anchors)?;
+                Some(Pair { predicted, measured: example.time_ms, inside: None })
+            };
+            rows.iter().filter_map(pair).collect()
+        };
+        let (sheet, anchored) = (pairs(Anchors::Ignore), pairs(Anchors::Use));
+        Some(Self {
+            chip: chip.to_owned(),
+            sheet: Errors::of(&sheet)?,
+            anchored: Errors::of(&anchored)?,
+            ratios: sheet.iter().map(|pair| pair.measured / pair.predicted).collect(),
+        })
+    }
 }
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { chip, rows, sheet, anchored, .. } = self;
+        let Self { chip, sheet, anchored, .. } = self;
         write!(
             f,
-            "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({rows} rows)",
-            100.0 * sheet,
-            100.0 * anchored
+            "without {chip}: {:.1} % by data sheet, {:.1} % by anchors ({} rows)",
+            100.0 * sheet.mape,
+            100.0 * anchored.mape,
+            sheet.n
         )
     }
 }
 
-/// Grows the models for devices that were not measured.
-pub(crate) fn grow(examples: &[&Example], growth: &Growth, with_offsets: bool) -> Unseen {
+impl Unseen {
+    /// The same, of which trees are believed a part.
+    fn believed(mut self, belief: f32) -> Self {
+        for model in [&mut self.sheet, &mut self.anchored] {
+            for forest in std::iter::once(&mut model.kernels).chain(&mut model.protocol) {
+                forest.start *= belief;
+                forest.unit *= belief;
+            }
+        }
+        self
+    }
+}
+
+/// Makes the models for devices that were not measured.
+pub(crate) fn make(examples: &[&Example], growth: &Growth, way: Way) -> Unseen {
+    grow(examples, growth, way.offsets).believed(way.belief)
+}
+
+fn grow(examples: &[&Example], growth: &Growth, with_offsets: bool) -> Unseen {
     let mut unseen = Unseen::default();
     let mut offsets: BTreeMap<String, Offsets> = BTreeMap::new();
     for knowledge in [Knowledge::Sheet, Knowledge::Anchored] {
@@ -108,6 +165,9 @@ fn without(examples: &[&Example], bases: &[f64], offsets: &BTreeMap<String, Offs
 /// What a board's rows have in common counts as if it were seen in so many more rows at each time.
 const PULL: f64 = 20.0;
 
+/// And a board itself as if so many more rows said that it is like the mean of all.
+const FEW: f64 = 200.0;
+
 /// Adds to offsets how far boards are from the mean of all, of rows with their physical and their relative times.
 #[allow(clippy::indexing_slicing, reason = "places are below their number")]
 fn add<'e>(offsets: &mut BTreeMap<String, Offset>, rows: impl Iterator<Item = (&'e Example, f64, f64)>) {
@@ -132,7 +192,7 @@ fn add<'e>(offsets: &mut BTreeMap<String, Offset>, rows: impl Iterator<Item = (&
     let means: Vec<(&str, [f64; TIMES])> = boards
         .iter()
         .map(|(board, of)| {
-            let mean = of.sum / of.rows;
+            let mean = of.sum / (of.rows + FEW);
             (*board, std::array::from_fn(|at| (of.sums[at] + PULL * mean) / (of.weights[at] + PULL)))
         })
         .collect();
@@ -166,6 +226,7 @@ fn of(unseen: Unseen) -> Section {
         seen_interval: wide,
         unseen_interval: wide,
         by_board: Vec::new(),
+        spreads: Vec::new(),
         offsets,
         tuned: Vec::new(),
     }
@@ -173,16 +234,26 @@ fn of(unseen: Unseen) -> Section {
 
 /// The most rows of a chip that is left out, and of the others then.
 const MOST_LEFT_OUT: usize = 4_000;
-const MOST_LEFT: usize = 20_000;
+const MOST_LEFT: usize = 30_000;
 
-/// Leaves each chip out in turn.
+/// Leaves each chip out in turn: how they came out in every way.
 pub(crate) fn leave_out(
     examples: &[&Example],
     plan: &Plan,
-    with_offsets: bool,
     tell: &(dyn Fn(&str) + Sync),
     name: &str,
-) -> Vec<LeftOut> {
+) -> Vec<(Way, Vec<LeftOut>)> {
+    let ways = [false, true].map(|offsets| with_offsets(examples, plan, offsets, tell, name));
+    ways.into_iter().flatten().collect()
+}
+
+fn with_offsets(
+    examples: &[&Example],
+    plan: &Plan,
+    offsets: bool,
+    tell: &(dyn Fn(&str) + Sync),
+    name: &str,
+) -> Vec<(Way, Vec<LeftOut>)> {
     let chips: BTreeSet<&str> = examples.iter().map(|example| chip(example.device)).collect();
     if chips.len() < 2 {
         return Vec::new();
@@ -191,22 +262,9 @@ pub(crate) fn leave_out(
         tell(&format!("{name}: without {chip_out}"));
         let (out, rest): (Vec<&Example>, Vec<&Example>) =
             examples.iter().partition(|example| chip(example.device) == chip_out);
-        let section = of(grow(&thinned(&rest, plan.most.min(MOST_LEFT)), &plan.unseen, with_offsets));
+        let unseen = grow(&thinned(&rest, plan.most.min(MOST_LEFT)), &plan.unseen, offsets);
         let out = thinned(&out, MOST_LEFT_OUT);
-        let errors = |anchors: Anchors| -> Vec<f64> {
-            out.iter().filter_map(|example| Some(example.time_ms / predicted(&section, example, anchors)?)).collect()
-        };
-        let mean = |ratios: &[f64]| {
-            ratios.iter().map(|ratio| (1.0 / ratio - 1.0).abs()).sum::<f64>() / ratios.len().max(1) as f64
-        };
-        let (sheet, anchored) = (errors(Anchors::Ignore), errors(Anchors::Use));
-        LeftOut {
-            chip: chip_out.to_owned(),
-            rows: out.len(),
-            sheet: mean(&sheet),
-            anchored: mean(&anchored),
-            errors: sheet.into_iter().map(libm::log).collect(),
-        }
+        BELIEFS.map(|belief| LeftOut::of(chip_out, &of(unseen.clone().believed(belief)), &out))
     };
     let chips: Vec<&str> = chips.into_iter().collect();
     let (next, scored) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -220,9 +278,67 @@ pub(crate) fn leave_out(
         let workers = thread::available_parallelism().map_or(1, NonZero::get);
         (0..workers).for_each(|_| drop(scope.spawn(work)));
     });
-    scored.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    let mut scored = scored.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let way = |(at, belief): (usize, &f32)| {
+        let chips = scored.values_mut().filter_map(|ways| ways.get_mut(at)?.take()).collect();
+        (Way { offsets, belief: *belief }, judged(chips))
+    };
+    BELIEFS.iter().enumerate().map(way).collect()
+}
+
+/// Says of each chip how much of it the others' interval holds.
+fn judged(mut chips: Vec<LeftOut>) -> Vec<LeftOut> {
+    for at in 0..chips.len() {
+        let others = chips.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, chip)| chip);
+        let inside = interval(others);
+        if let Some(chip) = chips.get_mut(at) {
+            let ends = inside.map(|ends| f64::from(ends.low)..=f64::from(ends.high));
+            let holds: Option<Vec<f64>> =
+                ends.map(|ends| chip.ratios.iter().map(|ratio| f64::from(u8::from(ends.contains(ratio)))).collect());
+            chip.sheet.coverage80 = holds.and_then(|holds| mean(&holds));
+        }
+    }
+    chips
+}
+
+/// Rows from which on a chip that is left out has a say.
+pub(crate) const MANY: usize = 30;
+
+/// The interval that held 80 % of the times of each chip when it was left out; `None` where none has many rows.
+pub(crate) fn interval<'l>(chips: impl Iterator<Item = &'l LeftOut>) -> Option<Interval> {
+    let errors = |chip: &LeftOut| -> Vec<f64> { chip.ratios.iter().map(|ratio| libm::log(*ratio).abs()).collect() };
+    let many = chips.filter(|chip| chip.ratios.len() >= MANY).filter_map(|chip| quantile(&errors(chip), 0.8));
+    let widest = many.max_by(f64::total_cmp)?;
+    Some(Interval { low: libm::exp(-widest) as f32, high: libm::exp(widest) as f32 })
 }
 
 fn chip(device: &Device) -> &str {
     &device.board.chip
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chip(name: &str, ratios: &[f64]) -> LeftOut {
+        let pairs: Vec<Pair> =
+            ratios.iter().map(|ratio| Pair { predicted: 1.0, measured: *ratio, inside: None }).collect();
+        let errors = Errors::of(&pairs).unwrap();
+        LeftOut { chip: name.to_owned(), sheet: errors, anchored: errors, ratios: ratios.to_vec() }
+    }
+
+    #[test]
+    fn the_interval_is_as_wide_as_the_worst_chip_needs() {
+        let chips = [chip("even", &[1.1; 40]), chip("slow", &[2.0; 40]), chip("rare", &[9.0; 3])];
+        let ends = interval(chips.iter()).unwrap();
+        assert!((ends.high - 2.0).abs() < 1e-6 && (ends.low - 0.5).abs() < 1e-6);
+        assert!(interval(chips[2..].iter()).is_none());
+    }
+
+    #[test]
+    fn a_chip_is_judged_by_what_the_others_say() {
+        let chips = judged(vec![chip("even", &[1.1; 40]), chip("slow", &[2.0; 40])]);
+        let inside: Vec<Option<f64>> = chips.iter().map(|chip| chip.sheet.coverage80).collect();
+        assert_eq!(inside, [Some(1.0), Some(0.0)]);
+    }
 }
