@@ -26,7 +26,7 @@ const SHORTEST_MS: f64 = 2.5e-3;
 /// Adds the features of a convolution; its physical time, ms.
 pub(super) fn describe(row: &mut Row, kernel: &Kernel, convolution: &Convolution, rates: &Rates) -> f64 {
     let c = convolution;
-    let rates = &rates.requested();
+    let rates = &rates.of_convolutions();
     let width = bytes_of(kernel);
     let bytes = kernel.bytes();
     let memory = bytes / rates.memory;

@@ -88,10 +88,8 @@ impl Rates {
         let product = seen(device.reached.products.of(precision)).unwrap_or_else(|| product_tflops(device, precision));
         let tensor = element_bytes(precision) < 4.0 || precision == Precision::Tf32;
         let tensor = tensor && device.tensor.of(precision).is_some();
-        let peak = device.plain_tflops(Precision::Fp32);
-        let limited = watts_each(&device.board.architecture)
-            .filter(|_| !tensor)
-            .map_or(product, |watts| product.min(peak * (device.board.power_w / (watts * peak.max(1e-3))).min(1.0)));
+        let watts = watts_each(&device.board.architecture).filter(|_| precision == Precision::Fp32);
+        let lasting = watts.map_or(product, |watts| product.min(device.board.power_w / watts));
         let clock = device.board.sustained_share();
         let memory = seen(device.reached.copy_gb_s).unwrap_or(device.memory.gb_s * copy_share(device));
         let sms = f64::from(device.board.sms.max(1));
@@ -100,7 +98,7 @@ impl Rates {
         let plain = device.plain_tflops(Precision::Fp32).max(device.plain_tflops(precision));
         Self {
             product: product.max(1e-3) * 1e9,
-            lasting: limited.max(1e-3) * 1e9,
+            lasting: lasting.max(1e-3) * 1e9,
             tensor,
             plain: plain.max(1e-3) * clock * 1e9,
             memory: memory.max(1e-3) * 1e6,
@@ -117,32 +115,26 @@ impl Rates {
 const REQUESTED: f64 = 16.0;
 
 impl Rates {
-    /// The rates of kernels that do not ask memory for all that it could give: few multiprocessors ask for less.
+    /// The rates of convolutions and of what frameworks put around them. They do not ask memory for all that it could give:
+    /// few multiprocessors ask for less. Networks show no power limit in them.
     #[must_use]
-    pub fn requested(&self) -> Self {
+    pub fn of_convolutions(&self) -> Self {
         let asked = self.local / 64.0 * REQUESTED * self.sms;
-        Self { memory: 1.0 / (1.0 / self.memory + 1.0 / asked), ..*self }
+        Self { memory: 1.0 / (1.0 / self.memory + 1.0 / asked), lasting: self.product, ..*self }
     }
 }
 
 /// What large products reach by the data sheet, TFLOPS; what has no units of its own is computed in fp32.
 fn product_tflops(device: &Device, precision: Precision) -> f64 {
     let own = device.matrix_tflops(precision);
-    let tensor = device.tensor.of(precision).is_some();
-    let busy = busy_share(&device.board.architecture);
+    let ordinary = SHARES[0] * busy_share(&device.board.architecture);
     let share = match precision {
-        Precision::Fp8 | Precision::Int8 if tensor => SHARE_OF_8_BITS,
-        Precision::Fp32 | Precision::Fp64 => SHARES[0] * busy,
-        _ => {
-            if tensor {
-                SHARES[1]
-            } else {
-                SHARES[0] * busy
-            }
-        }
+        Precision::Fp32 | Precision::Fp64 => ordinary,
+        _ if device.tensor.of(precision).is_none() => ordinary,
+        Precision::Fp8 | Precision::Int8 => SHARE_OF_8_BITS,
+        _ => SHARES[1],
     };
-    let plain =
-        if precision == Precision::Fp64 { 0.0 } else { device.plain_tflops(Precision::Fp32) * SHARES[0] * busy };
+    let plain = if precision == Precision::Fp64 { 0.0 } else { device.plain_tflops(Precision::Fp32) * ordinary };
     (own * share).max(plain) * device.board.sustained_share()
 }
 
@@ -184,7 +176,7 @@ mod tests {
     fn few_multiprocessors_ask_for_less() {
         let share = |id: &str| {
             let rates = rates(id, Precision::Fp32);
-            rates.requested().memory / rates.memory
+            rates.of_convolutions().memory / rates.memory
         };
         assert!(share("k40") < share("m60") && share("m60") < 1.0);
     }

@@ -66,10 +66,10 @@ impl Display for Scores {
 const METHOD: &str = "Physical time (the cheapest algorithm or tiling at the rates of the device) times the exponential of boosted trees \
     over dimensionless features. Rows that time several kernels, a loss or an update are sums of them: every part learns from \
     its share. Devices that were measured have a model that knows the device; others one without, by data sheet or by two \
-    measured rates. As it came out best on chips that were left out, all or a part of what these trees say is believed, with or \
-    without what boards like the device were off. p10 and p90 are \
-    split-conformal: for measured devices from a tenth of the configurations that no tree saw, for others as wide as for 80 % of \
-    the chip that came out worst when each was left out in turn.";
+    measured rates. As it came out best on chips that were left out, all or a part of what these trees say is believed, with \
+    or without what boards like the device were off. p10 and p90 are split-conformal: for measured devices from a tenth of the \
+    configurations that no tree saw, for others as wide as for 80 % of the chip that came out worst when each was left out in \
+    turn.";
 
 /// Writes the card of a family.
 pub(crate) fn card(family: &str, made: &[Made], data: u64) -> String {
@@ -110,7 +110,7 @@ fn section(card: &mut String, made: &Made) -> fmt::Result {
     if !chips.is_empty() {
         writeln!(
             card,
-            "\nOf chips that were not measured, trees are believed to {:.0} %{}. Inside is the share of times in the interval \
+            "\nOn chips that were not measured, {:.0} % of what trees say is believed{}. Inside is the share of times in the interval \
              that the other chips give.\n\n\
              | chip left out | rows | by data sheet: mean % | median % | p90 % | bias % | inside % | by two rates: mean % \
              | median % | p90 % | bias % |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

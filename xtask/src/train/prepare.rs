@@ -147,7 +147,7 @@ pub(crate) fn protocol_row(
     let anchors = if knowledge == Knowledge::Anchored { Anchors::Use } else { Anchors::Ignore };
     let rates = Rates::of(device, dlcost::device::Precision::Fp32, anchors);
     let tensorflow = matches!(example.measurement.setting.stack, Stack::Tensorflow1 | Stack::Tensorflow2);
-    let rates = if tensorflow { rates.requested() } else { rates };
+    let rates = if tensorflow { rates.of_convolutions() } else { rates };
     let moved = protocol.bytes / rates.memory;
     let waited = libm::hypot(protocol.hidden_ms, kernels_ms) - kernels_ms;
     let base = protocol.floor_ms + waited + moved;
