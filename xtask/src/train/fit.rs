@@ -76,9 +76,10 @@ pub(crate) fn fit(
     let domain = prepared.domain(features.len()).into_iter().map(|(low, high)| Domain { low, high }).collect();
     tell(&format!("{name}: {} rows, {} devices", learned.len(), boards.len()));
     let seen = model(&learned, Knowledge::Seen, &boards, &plan.seen);
-    let (way, left_out) = choose(name, &learned, plan, tell);
+    let telling: Vec<&Example> = learned.iter().copied().filter(|example| !example.cramped).collect();
+    let (way, left_out) = choose(name, &telling, plan, tell);
     tell(&format!("{name}: unseen devices"));
-    let unseen = make(&thinned(&learned, plan.most), &plan.unseen, way);
+    let unseen = make(&thinned(&telling, plan.most), &plan.unseen, way);
     let offset = |board: &String| unseen.offsets.get(board).copied().unwrap_or_default();
     let offsets = if way.offsets { boards.iter().map(offset).collect() } else { Vec::new() };
     let wide = Interval { low: 0.5, high: 2.0 };

@@ -31,6 +31,8 @@ pub(crate) struct Example {
     pub(crate) dev: bool,
     /// Whether intervals are calibrated on it.
     pub(crate) calibrates: bool,
+    /// Whether the device had too little memory for workspaces: it says nothing of others.
+    pub(crate) cramped: bool,
 }
 
 /// Examples by section: `product/serving`.
@@ -68,6 +70,7 @@ fn example(index: usize, row: &LayerRow, device: Option<&'static Device>) -> Res
         weight: 1.0,
         dev: share(b"dev-") < 10,
         calibrates: share(b"calibration-") < 10,
+        cramped: is_cramped(row),
     };
     Ok((section, example))
 }
@@ -77,7 +80,7 @@ fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
     if row.replicas() > 1 && measurement.setting.stack != Stack::Nccl {
         return Err("several replicas: no time of a layer".to_owned());
     }
-    if &*row.source == "tf1-quadro-p2000" && &*row.pass == "train_step" {
+    if is_cramped(row) && &*row.pass == "train_step" {
         return Err("too little memory for workspaces: training 2.3 times too long".to_owned());
     }
     if row.time_std_ms.is_some_and(|deviation| deviation > row.time_ms) && measurement.setting.stack != Stack::Nccl {
@@ -87,6 +90,11 @@ fn doubtful(row: &LayerRow, measurement: &Measurement) -> Result<(), String> {
         return Err("sizes are missing".to_owned());
     }
     Ok(())
+}
+
+/// A board of 5 GB: cuDNN found no room there for workspaces of its faster algorithms.
+fn is_cramped(row: &LayerRow) -> bool {
+    &*row.source == "tf1-quadro-p2000"
 }
 
 impl LayerRow {
