@@ -369,8 +369,7 @@ mod tests {
 
     #[test]
     fn kinds_of_work_have_widths_of_their_own() {
-        use crate::device::Precision;
-        use crate::device::find;
+        use crate::device::{Precision, find};
         use crate::runtime::{Layout, Library, Pass};
         let device = find("v100-sxm2-16gb").unwrap().device;
         let kernel = |batch| Kernel {
