@@ -4,7 +4,8 @@
 //! "DLCP" version:u16 data:u64 sections:u16
 //! for each section: name:text offset:u32 length:u32 checksum:u64
 //! sections: features, boards, stacks of each, three models (seen, by data sheet, by two rates), ends of features and of
-//!   intervals, spreads of kinds, offsets of boards, boards that few rows told of; a model: trees of kernels, and of what measuring added
+//!   intervals, spreads of kinds, offsets of boards, boards that few rows told of; a model: trees of kernels, and of what
+//!   measuring added
 //! ```
 //! A split takes two bytes, a leaf two, so that a tree has four for each leaf. Numbers are little-endian; a text is its
 //! length (u16) and its bytes.
@@ -466,7 +467,12 @@ mod tests {
             by_board: vec![Interval { low: 0.8, high: 1.2 }],
             spreads: vec![Spread { kind: 3, times: 1.5 }],
             offsets: vec![Offsets { sheet: Offset([0.1; TIMES]), anchored: Offset([-0.1; TIMES]) }],
-            tuned: vec![Tuned { board: "t4".to_owned(), like: vec![0.25], offset: Offset([0.1; 6]), protocol: 0.2 }],
+            tuned: vec![Tuned {
+                board: "t4".to_owned(),
+                like: vec![0.25],
+                offset: Offset([0.1; TIMES]),
+                protocol: 0.2,
+            }],
         };
         write(42, &[section.clone(), Section { name: "product/pytorch".to_owned(), ..section }])
     }

@@ -11,7 +11,7 @@ use crate::predict::learned::setting::{Setting, Stack};
 use crate::runtime::Kernel;
 
 /// A predictor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     /// Family and group of stacks: `product/serving`.
     pub name: String,
@@ -98,6 +98,13 @@ pub struct Domain {
 pub struct Interval {
     pub low: f32,
     pub high: f32,
+}
+
+impl Default for Interval {
+    /// What is said where nothing is known.
+    fn default() -> Self {
+        Self { low: 0.5, high: 2.0 }
+    }
 }
 
 impl Interval {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::metrics::{Errors, Pair};
 use crate::Outcome;
 use crate::train::anchor::anchors;
-use crate::train::prepare::{Example, examples, predicted};
+use crate::train::prepare::{Example, examples, judged};
 use crate::train::row::LayerRow;
 use crate::train::table;
 
@@ -88,20 +88,12 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 *refused.entry("shorter than --min-ms".to_owned()).or_default() += 1;
                 continue;
             }
-            let Some(time) = predicted(section, example, anchors) else {
+            let Some(pair) = judged(section, example, anchors) else {
                 *refused.entry("cannot be priced".to_owned()).or_default() += 1;
                 continue;
             };
-            let knowledge = section.knowledge(example.device, anchors);
-            let interval = match example.measurement.kernels.first() {
-                Some(kernel) => section.interval_on(example.device, knowledge, kernel),
-                None => section.interval(knowledge),
-            };
-            let inside =
-                example.time_ms >= time * f64::from(interval.low) && example.time_ms <= time * f64::from(interval.high);
             let key =
                 columns.iter().filter_map(|(_, column)| Some(value(*column, rows.get(example.row)?, example, &name)));
-            let pair = Pair { predicted: time, measured: example.time_ms, inside: Some(inside) };
             sets.entry(key.collect()).or_default().push(pair);
             if asked.write
                 && let Some(row) = rows.get(example.row)
@@ -110,7 +102,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Outcome {
                 page.entry(family.to_owned()).or_default().push((set, example.device.id.clone(), pair));
             }
             if asked.worst > 0 {
-                worst.push(((time / example.time_ms).ln().abs(), example.row, time));
+                worst.push(((pair.predicted / pair.measured).ln().abs(), example.row, pair.predicted));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write};
 use dlcost::predict::learned::rates::Anchors;
 use dlcost::predict::learned::section::{Interval, Section};
 
-use super::prepare::{Example, predicted};
+use super::prepare::{Example, judged};
 use super::row::LayerRow;
 use super::unseen::{LeftOut, Way};
 use crate::eval::metrics::{Errors, Pair};
@@ -34,11 +34,7 @@ impl Scores {
     pub(crate) fn of(section: &Section, examples: &[Example], rows: &[LayerRow], anchors: Anchors) -> Self {
         let mut by: BTreeMap<[String; 3], Vec<Pair>> = BTreeMap::new();
         for example in examples.iter().filter(|example| example.dev) {
-            let Some(time) = predicted(section, example, anchors) else { continue };
-            let Some(kernel) = example.measurement.kernels.first() else { continue };
-            let ends = section.interval_on(example.device, section.knowledge(example.device, anchors), kernel);
-            let inside = (f64::from(ends.low)..=f64::from(ends.high)).contains(&(example.time_ms / time));
-            let pair = Pair { predicted: time, measured: example.time_ms, inside: Some(inside) };
+            let Some(pair) = judged(section, example, anchors) else { continue };
             let Some(row) = rows.get(example.row) else { continue };
             by.entry([&row.source, &row.device, &row.pass].map(ToString::to_string)).or_default().push(pair);
         }

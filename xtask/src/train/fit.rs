@@ -81,7 +81,6 @@ pub(crate) fn fit(
     let unseen = make(&thinned(&telling, plan.most), &plan.unseen, way);
     let offset = |board: &String| unseen.offsets.get(board).copied().unwrap_or_default();
     let offsets = if way.offsets { boards.iter().map(offset).collect() } else { Vec::new() };
-    let wide = Interval { low: 0.5, high: 2.0 };
     let mut section = Section {
         name: name.to_owned(),
         features,
@@ -91,15 +90,11 @@ pub(crate) fn fit(
         unseen: unseen.sheet,
         anchored: unseen.anchored,
         domain,
-        seen_interval: wide,
-        unseen_interval: wide,
-        by_board: Vec::new(),
-        spreads: Vec::new(),
+        unseen_interval: super::unseen::interval(left_out.iter()).unwrap_or_default(),
         offsets,
-        tuned: Vec::new(),
+        ..Section::default()
     };
     calibrate(&mut section, examples);
-    section.unseen_interval = super::unseen::interval(left_out.iter()).unwrap_or(wide);
     (section, way, left_out)
 }
 

@@ -371,27 +371,23 @@ fn attention_kernel(kernel: &str, framework: &str) -> AttentionKernel {
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn protocol(row: &LayerRow, stack: Stack, family: &Family) -> Option<Protocol> {
-    let floor_ms = match (stack, &*row.source) {
-        (Stack::Tensorflow1 | Stack::Tensorflow2, _) => 0.15,
+    let [floor_ms, hidden_ms] = match (stack, &*row.source) {
+        (Stack::Tensorflow1 | Stack::Tensorflow2, _) => [0.15, 0.0],
         // In a network, timed by hooks: the host's way through a module, forward only.
-        (Stack::Pytorch1, _) if &*row.pass == "forward" => 0.25,
+        (Stack::Pytorch1, _) if &*row.pass == "forward" => [0.25, 0.0],
+        // A call takes longer than most kernels that it launches.
         (Stack::Pytorch2, "neusight") => match family {
-            Family::Product { batch, .. } if *batch > 1 => 0.031,
-            Family::Product { .. } => 0.045,
-            Family::LayerNorm { .. } => 0.02,
-            _ => 0.015,
+            Family::Product { batch, .. } if *batch > 1 => [0.031, 0.0],
+            Family::Product { .. } => [0.045, 0.0],
+            Family::Softmax { .. } => [0.015, 0.018],
+            Family::LayerNorm { .. } => [0.02, 0.025],
+            Family::Elementwise { .. } => [0.015, 0.013],
+            _ => [0.015, 0.0],
         },
-        (Stack::Cudnn, _) => 0.004,
+        (Stack::Cudnn, _) => [0.004, 0.0],
         // Who measured, and how: some from the host, some on the device.
-        (Stack::Nccl, _) => 0.004,
+        (Stack::Nccl, _) => [0.004, 0.0],
         _ => return None,
-    };
-    // A call of PyTorch takes longer than most kernels that it launches.
-    let hidden_ms = match (stack, family) {
-        (Stack::Pytorch2, Family::Softmax { .. }) => 0.018,
-        (Stack::Pytorch2, Family::LayerNorm { .. }) => 0.025,
-        (Stack::Pytorch2, Family::Elementwise { .. }) => 0.013,
-        _ => 0.0,
     };
     let position = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
     let optimizer = position(&OPTIMIZERS, &row.optimizer);

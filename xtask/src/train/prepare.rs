@@ -13,6 +13,7 @@ use super::anchor::Devices;
 use super::boost::{Data, Instances};
 use super::measure::{Measurement, Protocol, measure};
 use super::row::LayerRow;
+use crate::eval::metrics::Pair;
 
 /// A row that can be learned from or scored.
 #[derive(Clone, Debug)]
@@ -275,6 +276,15 @@ pub(crate) fn predicted(section: &Section, example: &Example, anchors: Anchors) 
     let sum: f64 = parts.iter().map(|part| part.base_ms * libm::exp(value(part))).sum();
     let together: f64 = parts.iter().map(|part| part.base_ms).sum();
     Some(sum * section.offset(device, knowledge).factor(together))
+}
+
+/// The prediction beside what was measured, and whether that lies in the section's interval.
+pub(crate) fn judged(section: &Section, example: &Example, anchors: Anchors) -> Option<Pair> {
+    let (predicted, measured) = (predicted(section, example, anchors)?, example.time_ms);
+    let kernel = example.measurement.kernels.first()?;
+    let ends = section.interval_on(example.device, section.knowledge(example.device, anchors), kernel);
+    let inside = (f64::from(ends.low)..=f64::from(ends.high)).contains(&(measured / predicted));
+    Some(Pair { predicted, measured, inside: Some(inside) })
 }
 
 /// A kernel of an example, or what measuring added, as trees see it.

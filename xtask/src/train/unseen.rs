@@ -212,24 +212,8 @@ fn alone(unseen: Model) -> Section {
 
 /// A section that has seen no device but knows offsets of some.
 fn of(unseen: Unseen) -> Section {
-    let wide = Interval { low: 0.5, high: 2.0 };
     let (boards, offsets) = unseen.offsets.into_iter().unzip();
-    Section {
-        name: String::new(),
-        features: Vec::new(),
-        boards,
-        stacks: Vec::new(),
-        seen: Model::default(),
-        unseen: unseen.sheet,
-        anchored: unseen.anchored,
-        domain: Vec::new(),
-        seen_interval: wide,
-        unseen_interval: wide,
-        by_board: Vec::new(),
-        spreads: Vec::new(),
-        offsets,
-        tuned: Vec::new(),
-    }
+    Section { boards, unseen: unseen.sheet, anchored: unseen.anchored, offsets, ..Section::default() }
 }
 
 /// The most rows of a chip that is left out, and of the others then.
